@@ -1,7 +1,7 @@
-"""The catalogue: what a grid may name.
+"""The catalogue: all recipes, data sets, objectives and components that a grid can refer to by name.
 
-The shipped recipes, presets and data sets are a TOML file each; the folder is the list. A grid's own `Catalog` adds its
-recipes, and what its plug-ins register: made once, when the grid is read, it belongs to the grid and is passed down.
+Each shipped recipe, preset and data set is one TOML file. A grid's own `Catalog` adds the grid's recipes and the
+registrations of its plug-ins. It is built once, when the grid is read, and passed down.
 """
 
 import tomllib
@@ -34,42 +34,42 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Recipe(Settings):
-    """A backbone with its training settings, and the share of a GPU that it needs."""
+    """A model with its training settings, and the fraction of a GPU that it needs."""
 
     description: str
     known_as: str = ""
-    """Its name in papers, which LaTeX prints; a recipe that extends it has its own."""
+    """Its name in papers, printed in LaTeX tables; not inherited by recipes that extend it."""
     gpu: Gpus = 1.0
     starts_from: str | None = None
-    """The recipe whose best checkpoint of the same data set, objective and seed this one fine-tunes."""
+    """The recipe whose best checkpoint (same data set, objective and seed) this recipe fine-tunes."""
     ensemble: tuple[str, ...] = ()
-    """The recipes whose scores, of the same data set, objective and seed, it averages; it trains nothing itself."""
+    """The recipes whose scores (same data set, objective and seed) this recipe averages, without any training."""
     words: str = ""
-    """The words of the published setting, where they are others than by default: settings of the data set."""
+    """Vocabulary settings of the published experiment, if they differ from the defaults of `dataset`."""
     reading: dict[str, str] = {}
-    """Our readings and stand-ins, where the paper is silent, or its code differs; a phrase a topic, empty: none."""
+    """Our interpretations and substitutes where the paper is silent or its code differs: one phrase per topic."""
     model: ModelSettings
     train: TrainSettings
 
     @field_validator("reading", mode="before")
     @classmethod
     def _reading(cls, value: Any) -> Any:
-        """A single text is a reading, too."""
+        """Accept a single text in place of a table."""
         return {"all": value} if isinstance(value, str) else value
 
     @property
     def parents(self) -> tuple[str, ...]:
-        """The recipes whose trials come first: its members, or the recipe that it starts from."""
+        """The recipes whose trials must finish first: its members, or the recipe that it starts from."""
         return self.ensemble or ((self.starts_from,) if self.starts_from else ())
 
     @property
     def readings(self) -> tuple[str, ...]:
-        """The phrases of its reading."""
+        """The non-empty phrases of `reading`."""
         return tuple(filter(None, self.reading.values()))
 
 
 class Download(Settings):
-    """Something to download: what it is, where from, how large, and what to know before."""
+    """A download: its content, address, size, and a note to read first."""
 
     what: str
     at: str
@@ -78,16 +78,16 @@ class Download(Settings):
 
 
 class Official(Settings):
-    """How many images and captions a whole split has."""
+    """Official numbers of images and captions of a complete split."""
 
     images: int
     captions: int
     also: tuple[int, ...] = ()
-    """Other numbers of captions that a whole copy may have."""
+    """Other numbers of captions that a complete copy may have."""
 
 
 class Partial(Settings):
-    """A known incomplete copy of a split: its number of images, and what is missing then."""
+    """A known incomplete copy of a split: its number of images, and which data it lacks."""
 
     split: str
     images: int
@@ -95,32 +95,32 @@ class Partial(Settings):
 
 
 class Dataset(Settings):
-    """A data set by name: its protocols, its official size, where users find it and how it lies on disk."""
+    """A known data set: its protocols, its official size, where to get it, and its layout on disk."""
 
     description: str
     known_as: str = ""
-    """Its name in papers, which LaTeX prints."""
+    """Its name in papers, printed in LaTeX tables."""
     protocols: Annotated[list[str], Field(min_length=1)]
-    """The first is the default."""
+    """Evaluation protocols; the first is the default."""
     test_splits: list[str] = ["test"]
-    """Names of the test split on disk, the first that exists counts."""
+    """Possible names of the test split on disk; the first that exists is used."""
     captions_per_image: PositiveInt | None = None
-    """Only the first so many captions of an image are used, as published; None: all."""
+    """Number of captions per image to use, as published: the first ones; None: all."""
     noun: str = "image"
-    """What its captions describe."""
+    """The noun for the items that its captions describe."""
     embedded: StrictBool = False
-    """Whether it is generated, so that no root is needed."""
+    """Whether it is generated and therefore needs no root."""
     where: str = ""
     page: str = ""
     splits: dict[str, Official] = {}
     partial: list[Partial] = []
     sources: list[Download] = []
     trees: dict[str, str] = {}
-    """How a root may look, by format."""
+    """Folder layouts of a root, by format."""
 
 
 def members(package: str, name: str, kind: type[Member]) -> dict[str, Member]:
-    """The values of `name` in the modules of a package, by module, in alphabetical order; the others are helpers.
+    """Return the object `name` of each module of a package that defines it, by module, in alphabetical order.
 
     >>> from goalgrid.grid.errors import UserError
     >>> members("goalgrid.grid", "UserError", type)["errors"] is UserError
@@ -135,14 +135,14 @@ def members(package: str, name: str, kind: type[Member]) -> dict[str, Member]:
 
 
 def toml_names(package: str) -> tuple[str, ...]:
-    """Names of the TOML files in a package's folder, in alphabetical order."""
+    """Return the names of the TOML files in a package's folder, in alphabetical order."""
     return tuple(
         sorted(file.name.removesuffix(".toml") for file in files(package).iterdir() if file.name.endswith(".toml"))
     )
 
 
 def toml(package: str, name: str) -> dict[str, Any]:
-    """The content of a TOML file in a package's folder.
+    """Return the content of a TOML file in a package's folder.
 
     >>> toml("goalgrid.grid.presets", "demo")["name"]
     'demo'
@@ -152,13 +152,13 @@ def toml(package: str, name: str) -> dict[str, Any]:
 
 @cache
 def _parsed(package: str, name: str) -> dict[str, Any]:
-    """The same; for readers that do not change it."""
+    """The cached content of a TOML file; callers must not change it."""
     return tomllib.loads(files(package).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
 
 
 @cache
 def _shelved(shelf: Shelf) -> dict[str, str]:
-    """The package of each file of a shelf, by the file's name: ours, or that of a part."""
+    """The package of each file of a shelf, by the file's name: that of the shelf, or of a component."""
     packages = [f"goalgrid.grid.{shelf}", *components.folders(shelf)]
     return dict(sorted((name, package) for package in packages for name in toml_names(package)))
 
@@ -168,37 +168,37 @@ def names(shelf: Shelf) -> tuple[str, ...]:
 
 
 def read(shelf: Shelf, name: str) -> dict[str, Any]:
-    """Return the content of a shipped file; UserError: no file has this name."""
+    """Return the content of a shipped file; raise a UserError if no file has this name."""
     check_known(shelf.removesuffix("s"), name, names(shelf))
     return toml(_shelved(shelf)[name], name)
 
 
 @cache
 def recipe(name: str) -> Recipe:
-    """Return a shipped recipe, defaults filled in; a grid's catalogue knows the grid's own, too."""
+    """Return a shipped recipe, including defaults; see `Catalog.recipe` for a grid's own recipes."""
     return Recipe.model_validate(content(name))
 
 
 def content(name: str) -> dict[str, Any]:
-    """Return a shipped recipe's file over the content of the recipe that it extends, without defaults."""
+    """Return a shipped recipe's content merged over that of the recipe it extends, without defaults."""
     return whole_recipe(read("recipes", name), name, lambda other: (other, content(other)))
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """What a grid may name: what is shipped, what its plug-ins register, and its own recipes.
+    """All names that a grid can refer to: those shipped, those its plug-ins register, and its own recipes.
 
-    Settings that name something of the user's own are validated by `validated`. To register something new, a pair
-    weight say, give it a decorator and a `Kind` in `registration`, and read it here by `registered`.
+    Settings that name user-defined components must be validated by `validated`. To support a new kind of component,
+    add a decorator and a `Kind` in `registration`, and read its entries with `registered`.
     """
 
     uses: tuple[Use, ...] = ()
     own_recipes: Mapping[str, dict[str, Any]] = field(default_factory=dict)
-    """Whole contents by name."""
+    """Contents of the grid's own recipes by name, merged with those of the recipes they extend."""
 
     @classmethod
     def of(cls, uses: Iterable[Use]) -> "Catalog":
-        """Import plug-ins, and return the catalogue with what they register.
+        """Import plug-ins, and return the catalogue with their registrations.
 
         Raises:
             UserError: a plug-in cannot be imported, registers nothing, or a name is taken.
@@ -215,11 +215,11 @@ class Catalog:
         return catalog
 
     def with_recipes(self, recipes: Mapping[str, dict[str, Any]]) -> "Catalog":
-        """Return the catalogue with these own recipes, whole contents by name."""
+        """Return the catalogue with these own recipes (merged contents by name)."""
         return replace(self, own_recipes=recipes)
 
     def registered(self, kind: Kind) -> Mapping[str, Any]:
-        """Return the entries of this kind that the plug-ins register, by name."""
+        """Return the plug-ins' entries of this kind, by name."""
         return self._registered.get(kind, {})
 
     @cached_property
@@ -231,21 +231,21 @@ class Catalog:
 
     @property
     def registered_names(self) -> list[str]:
-        """All names that the plug-ins register, in their order."""
+        """All names that the plug-ins register, in order of registration."""
         return [one.name for use in self.uses for one in plugins.registrations(use)]
 
     @cached_property
     def objectives(self) -> Objectives:
-        """Every objective by name: the shipped ones, then the user's own."""
+        """All objectives by name: shipped and user-defined."""
         return ChainMap(dict(self.registered("objective")), OURS)
 
     def validated(self, model: type[Model], content: Any) -> Model:
-        """Return settings in which names mean what they mean in this catalogue; or pydantic's error."""
+        """Validate settings whose names are looked up in this catalogue; raises pydantic's ValidationError."""
         return model.model_validate(content, context=self.context)
 
     @property
     def context(self) -> dict[str, "Catalog"]:
-        """The context for pydantic's other ways to validate."""
+        """The validation context for pydantic."""
         return {"catalog": self}
 
     def recipe_names(self) -> tuple[str, ...]:
@@ -253,7 +253,7 @@ class Catalog:
         return *names("recipes"), *self.own_recipes
 
     def recipe(self, name: str) -> Recipe:
-        """Return a recipe, defaults filled in; UserError: no recipe has this name."""
+        """Return a recipe, including defaults; raise a UserError if no recipe has this name."""
         return self._own_recipes[name] if name in self.own_recipes else recipe(name)
 
     @cached_property
@@ -261,11 +261,11 @@ class Catalog:
         return {name: self.validated(Recipe, content) for name, content in self.own_recipes.items()}
 
     def content(self, name: str) -> dict[str, Any]:
-        """Return the whole content of a recipe, without defaults."""
+        """Return a recipe's content merged over that of the recipe it extends, without defaults."""
         return deepcopy(self.own_recipes[name]) if name in self.own_recipes else content(name)
 
     def settings(self, name: str) -> dict[str, Any]:
-        """Return all settings of a recipe by dotted name, defaults filled in.
+        """Return all settings of a recipe by dotted name, including defaults.
 
         >>> SHIPPED.settings("vse-2ad")["train.weight_decay"], SHIPPED.settings("vse-inf-wsl")["model.text.init"]
         (0.0001, 'torch')
@@ -273,11 +273,11 @@ class Catalog:
         return flat(self.recipe(name).model_dump(include={"model", "train"}), _is_whole)
 
     def lineage(self, name: str) -> list[str]:
-        """Return the recipe, after its members or the recipes that it starts from; the first ancestor comes first."""
+        """Return the names of a recipe's ancestors (members, or start recipes), oldest first, then its own name."""
         return [*(ancestor for parent in self.recipe(name).parents for ancestor in self.lineage(parent)), name]
 
     def reads(self, name: str) -> str:
-        """Return what a recipe's images are: `pictures`, `features` (a vector or regions), `regions`, or `videos`.
+        """Return a recipe's kind of input: `pictures`, `features` (one vector or regions), `regions`, or `videos`.
 
         >>> [SHIPPED.reads(name) for name in ("cnn-bow", "fc-bow", "scan", "vse-inf-rg", "ce")]
         ['pictures', 'features', 'regions', 'features and pictures', 'videos']
@@ -290,15 +290,19 @@ class Catalog:
 
 
 SHIPPED = Catalog()
-"""What every grid may name."""
+"""The catalogue without plug-ins and own recipes."""
 
 
 def whole_recipe(
     table: dict[str, Any], place: str, read: Callable[[str], tuple[str, dict[str, Any]]]
 ) -> dict[str, Any]:
-    """A recipe over the recipe that it extends, or with its members' settings; `read` gives the others.
+    """Return a recipe merged over the recipe it extends, or an ensemble with its members' settings.
 
-    A recipe that is extended hands down no parent and no name.
+    `starts_from` and `known_as` are not inherited.
+
+    Args:
+        place: where the recipe is defined, for messages.
+        read: returns the name and merged content of another recipe.
     """
     if "ensemble" in table:
         members = [read(member) for member in _members(table, place)]
@@ -318,12 +322,12 @@ def _members(table: Mapping[str, Any], place: str) -> list[str]:
     members = table["ensemble"]
     names = isinstance(members, list) and all(isinstance(member, str) for member in members)
     if not names or len(members) < 2 or len(set(members)) < len(members):
-        raise UserError(f"recipe {place}: ensemble = {members!r} is no list of two or more recipes, each named once.")
+        raise UserError(f"recipe {place}: ensemble = {members!r} is not a list of two or more different recipes.")
     return list(members)
 
 
 def _combined(content: dict[str, Any], members: Sequence[dict[str, Any]], place: str) -> dict[str, Any]:
-    """An ensemble's content: data are read as its first member reads them, on a GPU share that every member fits in."""
+    """An ensemble's content: the data settings of its first member, and the largest GPU share of its members."""
     first = members[0]
     other = {"extends": None, "starts_from": None, **first}
     trains = [
@@ -333,13 +337,15 @@ def _combined(content: dict[str, Any], members: Sequence[dict[str, Any]], place:
         raise UserError(f"recipe {place}: an ensemble trains nothing, so it has no {' and no '.join(trains)}.")
     for name, member in zip(content["ensemble"], members, strict=True):
         if "ensemble" in member:
-            raise UserError(f"recipe {place}: its member {name!r} is an ensemble itself; name the members of that.")
+            raise UserError(
+                f"recipe {place}: its member {name!r} is itself an ensemble; list that ensemble's members instead."
+            )
     share = max(float(member.get("gpu", 1.0)) for member in members)
     return {"gpu": share, **content, "model": first["model"], "train": first["train"]}
 
 
 def over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
-    """Tables are merged, values replaced; another encoder, scorer or call drops fields of its table."""
+    """Merge `content` over `base`: merge tables, replace values; another encoder, scorer or call resets fields."""
     merged = remaining_fields(base, content)
     for key, value in content.items():
         both = isinstance(value, dict) and isinstance(base.get(key), dict) and not _is_whole(key)
@@ -348,7 +354,7 @@ def over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_whole(field: str) -> bool:
-    """Whether its value is a table that counts as one value."""
+    """Whether the field's value is a table that is replaced as a whole."""
     return field in WHOLE or field in components.tables()
 
 
@@ -358,7 +364,7 @@ def dataset(name: str) -> Dataset:
 
 
 def described(name: str) -> Dataset:
-    """A shipped data set; or a user's own, of which the name alone is known: its protocol is its whole test split.
+    """Return a shipped data set, or the default description of a user's own, whose protocol is its whole test split.
 
     >>> described("coco").protocols, described("mine").protocols
     (['coco-5k', 'coco-5x1k'], ['mine-test'])
@@ -367,7 +373,7 @@ def described(name: str) -> Dataset:
 
 
 def odd_size(name: str, split: str, images: int, captions: int) -> str:
-    """How the size of a split differs from the official one; empty if it does not, or none is known.
+    """Return how the size of a split differs from the official size; empty if it is equal or unknown.
 
     >>> odd_size("coco", "test", 5000, 25_000), odd_size("coco", "val", 1, 5)
     ('', '1 image with 5 captions; officially 5,000 with 25,000')
@@ -384,7 +390,7 @@ def odd_size(name: str, split: str, images: int, captions: int) -> str:
 
 
 def published(name: str, sizes: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether splits with so many images and captions are the published ones of a data set.
+    """Return whether splits of these sizes (images, captions) equal the published splits of a data set.
 
     >>> published("mine", {"test": (1000, 5000)}), published("coco", {"test": (5000, 25_000)})
     (False, True)
@@ -393,14 +399,14 @@ def published(name: str, sizes: Mapping[str, tuple[int, int]]) -> bool:
 
 
 def has_folder(name: str, given: str) -> None:
-    """Check that a data set lies in a folder, because the user gave one: `--root shapes=/data`."""
+    """Raise a UserError if a folder is given for a generated data set; `given` is the option or key that names it."""
     if described(name).embedded:
-        hint = "Leave this out, or name the data set that lies there."
+        hint = "Leave this out, or give the name of the data set in that folder."
         raise UserError(f"{given}: data set {name!r} is generated and needs no root. {hint}")
 
 
 def noun(name: str, model: ModelSettings | None = None) -> str:
-    """The noun for what captions describe: `image`, unless the data set or the model says otherwise.
+    """Return the noun for the items that captions describe: `image`, unless the data set or model has another.
 
     >>> noun("coco"), noun("mine", recipe("fc-bow").model)
     ('image', 'image')
@@ -410,5 +416,5 @@ def noun(name: str, model: ModelSettings | None = None) -> str:
 
 
 def protocols(name: str) -> list[str]:
-    """The protocols of a data set, its default first."""
+    """Return the protocols of a data set, with the default first."""
     return described(name).protocols

@@ -1,7 +1,7 @@
-"""Plug-ins: the user's files and packages that a grid `uses`, and what they register.
+"""Plug-ins: the user's files and packages that a grid lists in `uses`, and their registrations.
 
-A file is known by its text, which a grid and its jobs carry: a worker on another host needs no copy of the file. A
-process imports each version of a file once, as a module of its own; which of them a grid sees, its `Catalog` says.
+A grid and its jobs carry the text of each file, so a worker on another host needs no copy of the file. A process
+imports each version of a file once, as a separate module; a grid's `Catalog` selects the versions that the grid sees.
 """
 
 import ast
@@ -27,18 +27,18 @@ from goalgrid.grid.settings.base import Settings
 from goalgrid.grid.trusted_code import Untrusted
 
 GROUP = "goalgrid.plugins"
-"""The entry points by which an installed package names a module."""
+"""The entry-point group in which an installed package names its plug-in module."""
 PROGRAM = "goalgrid"
-"""The package of this program: every worker has it, also where a file lies next to it."""
+"""The package of this program, which every worker has installed."""
 
 
 class Use(Settings):
-    """A file, or an installed package, that a grid uses."""
+    """A file or installed package that a grid uses."""
 
     path: str
-    """Absolute; of a package, the name of its entry point."""
+    """The file's absolute path, or the name of a package's entry point."""
     source: str
-    """The file's text; of a package, the digest of its sources."""
+    """The file's text, or the digest of a package's sources."""
 
     @property
     def is_file(self) -> bool:
@@ -46,26 +46,26 @@ class Use(Settings):
 
     @property
     def module(self) -> str:
-        """The name of its module; of a file, a name of its own."""
+        """The name of its module; for a file, a name derived from path and text."""
         return module_of(Path(self.path), self.source) if self.is_file else _entry_point(self.path).module
 
     def gone(self) -> bool:
-        """Whether the file is not on this machine, so that the text that the grid keeps replaces it."""
+        """Return whether the file is missing on this machine, so that the text saved with the grid is used."""
         return self.is_file and not Path(self.path).is_file()
 
 
 _imported: dict[Use, tuple[Registration, ...]] = {}
-"""The plug-ins that this process has imported, with their registrations; as `sys.modules`, it only grows."""
+"""The plug-ins imported in this process, with their registrations; like `sys.modules`, it only grows."""
 _modules: dict[str, Use] = {}
-"""The same by the name of their module; of a package, by its top-level name."""
+"""The imported plug-ins by module name; packages by their top-level name."""
 _importing = RLock()
-"""Held during an import: a plug-in's top-level code may change settings of torch, which are restored after it."""
+"""Held during an import, because a plug-in's top-level code may change torch settings, which are then restored."""
 differing: dict[Use, str] = {}
-"""By a plug-in that runs: that its file is not as the grid that ran has it, and which of the two runs."""
+"""A message for each plug-in whose file differs from the text saved with the grid: which of the two is run."""
 
 
 def read(text: str, folder: Path, begins: str = "the grid file's folder") -> Use:
-    """Return the plug-in that a grid file's `uses` names: by a path that begins at a folder, or by its entry point."""
+    """Return the plug-in named in `uses`: a file by its path relative to `folder`, or a package by its entry point."""
     if not text:
         raise UserError("uses contains an empty string; give a .py file or an installed plugin's name.")
     if not text.endswith(".py"):
@@ -77,28 +77,28 @@ def read(text: str, folder: Path, begins: str = "the grid file's folder") -> Use
 
 
 def again(use: Use, where: str) -> Use:
-    """Return a plug-in of a grid that ran: the file as it is now, if this user named it, else the saved text.
+    """Return a plug-in of a saved grid: the current file if this user has named it in a grid, else the saved text.
 
-    A file that is here at a path which only --trust-code allows may be no file of this grid.
+    A file at the same path that this user never named may have nothing to do with this grid, so it is not run.
 
     Raises:
-        Untrusted: this user never named the code.
+        Untrusted: this user never named the code, and did not pass --trust-code.
     """
     if not use.is_file or (trusted_code.named(use.path) and not use.gone()):
         runs, which = read(use.path, Path()), "the file runs"
     elif trusted_code.trusted(use.source):
         trusted_code.remember(use.source)
-        runs, which = use, "the grid's text runs, as you never named the file"
+        runs, which = use, "the text saved with the grid runs, since no grid of yours names the file"
     else:
         raise _untrusted(use, where)
     with suppress(UserError):  # a file that cannot be read is not this one
         if use.is_file and not use.gone() and text_of(Path(use.path), where, "") != use.source:
-            differing[runs] = f"{use.path} is not as {where} has it: {which}."
+            differing[runs] = f"{use.path} differs from the text saved with {where}: {which}."
     return runs
 
 
 def of_launch(use: Use, where: str) -> Use:
-    """Return a plug-in of a launch, with the text that the launch keeps, whatever its file is now; or Untrusted."""
+    """Return a plug-in of a launch with the text saved at launch; raise Untrusted if this user never approved it."""
     if use.is_file:
         if not trusted_code.trusted(use.source):
             raise _untrusted(use, where)
@@ -109,17 +109,17 @@ def of_launch(use: Use, where: str) -> Use:
 def _untrusted(use: Use, where: str) -> Untrusted:
     return Untrusted(
         f"{where} runs code you have not approved on this machine: {use.path}, {use.source.count(chr(10))} lines. Read "
-        "it in the grid, below [[uses]]; --trust-code runs it, and remembers that."
+        "it in the grid, below [[uses]]; to run it and approve it for later, add --trust-code."
     )
 
 
 def uses_of(pairs: Iterable[Sequence[str]]) -> list[Use]:
-    """Return the plug-ins from pairs of path and text, as a job carries them."""
+    """Build plug-ins from the (path, text) pairs that a job carries."""
     return [Use(path=path, source=source) for path, source in pairs]
 
 
 def registrations(use: Use) -> tuple[Registration, ...]:
-    """Return what a plug-in registers, after its import; UserError: it cannot be imported, or registers nothing."""
+    """Import a plug-in, and return its registrations; raise a UserError if the import fails or registers nothing."""
     with _importing:
         if use not in _imported:
             _imported[use] = _import(use)
@@ -128,13 +128,13 @@ def registrations(use: Use) -> tuple[Registration, ...]:
 
 
 def origin(defined: Callable[..., Any]) -> Use:
-    """Return the plug-in, imported in this process, that defines a function or class."""
+    """Return the imported plug-in that defines a function or class."""
     name = str(defined.__module__)
     return _modules.get(name) or _modules[_top(name)]
 
 
 def imported_files() -> tuple[tuple[str, str], ...]:
-    """Return the module name and the text of every file that this process has imported as a plug-in."""
+    """Return the module name and text of each file imported as a plug-in in this process."""
     return tuple((use.module, use.source) for use in list(_imported) if use.is_file)
 
 
@@ -146,7 +146,9 @@ def _import(use: Use) -> tuple[Registration, ...]:
     if use.is_file:
         _check(use)
     elif _digest(use.path) != use.source:
-        raise UserError(f"another version of the package {use.path!r} is installed here than where the launch began.")
+        raise UserError(
+            f"the package {use.path!r} is installed here in another version than on the machine that launched."
+        )
     what = use.path if use.is_file else f"package {use.path!r}"
     if _loads_libraries(use):
         with suppress(ImportError):
@@ -180,7 +182,7 @@ def _execute(use: Use) -> None:
 
 
 def _loads_libraries(use: Use) -> bool:
-    """Whether the import of a plug-in imports a library that may be torch, or may load it."""
+    """Whether importing a plug-in imports a library that is torch or may load it."""
     if not use.is_file:
         return True
     harmless = {*sys.stdlib_module_names, PROGRAM, "numpy"}
@@ -196,7 +198,7 @@ def _loads_libraries(use: Use) -> bool:
 
 
 def _check(use: Use) -> None:
-    """Check that the file is Python, and imports no file next to it: only its own text goes to workers."""
+    """Check that the file is valid Python and imports no neighbouring file, since workers receive only its own text."""
     try:
         tree = ast.parse(use.source, use.path)
     except SyntaxError as error:
@@ -215,21 +217,21 @@ def _check(use: Use) -> None:
             neighbour = Path(use.path).with_name(top)
             if neighbour.with_suffix(".py").is_file() or (neighbour / "__init__.py").is_file():
                 raise UserError(
-                    f"{where}: {top!r} is next to the file and would not go to the workers with it. Put all into one "
+                    f"{where}: {top!r} is next to the file and would not be sent to the workers. Put all code into one "
                     f"file, or install a package with an entry point in {GROUP!r}: docs/own.md."
                 )
 
 
 def _line(error: BaseException, path: str) -> str:
-    """`, line 7: tau = 1 / 0`: the last line of the file that the error went through."""
+    """The last line of a file in an error's traceback: `, line 7: tau = 1 / 0`."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     return f", line {frames[-1].lineno}: {frames[-1].line}" if frames else ""
 
 
 def line_of(error: BaseException) -> str:
-    """Return the last line of a plug-in's file that an error went through; empty: it went through none.
+    """Return the last line of plug-in code in an error's traceback: `/home/me/mine.py, line 7: tau = 1 / 0`.
 
-    `/home/me/mine.py, line 7: tau = 1 / 0`
+    Empty if the traceback has no such line.
     """
     files = {use.path for use in list(_imported) if use.is_file}
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
@@ -237,7 +239,7 @@ def line_of(error: BaseException) -> str:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether an error is the user's Ctrl-C: a KeyboardInterrupt that no line of a plug-in itself raised."""
+    """Return whether an error is the user's Ctrl-C, i.e. a KeyboardInterrupt not raised by plug-in code."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     name = str(frame.f_globals.get("__name__", ""))
     return isinstance(error, KeyboardInterrupt) and not {name, _top(name)} & _modules.keys()
@@ -252,11 +254,11 @@ def _entry_point(name: str) -> EntryPoint:
 
 @cache
 def _digest(name: str) -> str:
-    """SHA-256 of all sources of a package, by its entry point."""
+    """The SHA-256 of all source files of a package, given its entry point."""
     top = _entry_point(name).module.partition(".")[0]
     spec = find_spec(top)
     if spec is None or not spec.origin:
-        raise UserError(f"package {name!r}: its module {top} cannot be found. Install it again.")
+        raise UserError(f"package {name!r}: its module {top} cannot be found. Reinstall it.")
     origin = Path(spec.origin)
     files: Sequence[Path] = sorted(origin.parent.rglob("*.py")) if spec.submodule_search_locations else [origin]
     digest = sha256()

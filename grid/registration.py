@@ -1,4 +1,4 @@
-"""Decorators that register losses, poolings, encoders and scorers; and the registrations of each imported module."""
+"""Decorators that register user-defined losses, poolings, encoders and scorers."""
 
 import inspect
 import re
@@ -15,7 +15,7 @@ from goalgrid.grid.settings.base import check_name
 from goalgrid.grid.settings.user_modules import ReadsImages, UserModule, UserModuleKind
 
 PREFIX = "uses:"
-"""Begins the module names of users' files, so that none hides a module of the program or of a library."""
+"""Prefix of the module names of users' files, so that no file shadows a module of goalgrid or of a library."""
 
 Equation = TypeVar("Equation", bound=Callable[..., Any])
 
@@ -24,7 +24,7 @@ Kind = Literal["objective", "pair weight", "triplet weight", "pooling", "image e
 
 @dataclass(frozen=True)
 class Registration:
-    """A loss, pooling, encoder or scorer under a name, with the name of its definition and its entry in a catalogue."""
+    """A registered loss, pooling, encoder or scorer: its name, the name of its definition, and its catalogue entry."""
 
     kind: Kind
     name: str
@@ -36,7 +36,7 @@ registered: dict[str, list[Registration]] = {}
 """The registrations of each imported module, by the module's name."""
 
 OF_THE_PROGRAM = {"variant", *ObjectiveEntry("", "", "", {}).parameters}
-"""Names of parameters that the program itself adds to objectives."""
+"""Names of parameters that goalgrid itself adds to objectives."""
 
 ONE_ARGUMENT = (
     'a loss takes one argument, t, which has t.s_pos and t.s_neg; or with on="scores" the scores, which are '
@@ -45,42 +45,43 @@ ONE_ARGUMENT = (
 
 
 FIRST_TRIES = {
-    r"\bTriplets\b": "Read t.s_pos and t.s_neg, of an anchor with its positive and its negatives: t is no tensor",
-    r"\bByte\b|unsigned char|uint8": "Begin with images = images.float() / 255: pictures are whole numbers of 8 bits",
-    r"\bLong\b|int64": "Embed ids first, by torch.nn.Embedding(words, width): they are indices of words",
+    r"\bTriplets\b": "Read t.s_pos and t.s_neg, of an anchor with its positive and its negatives: t is not a tensor",
+    r"\bByte\b|unsigned char|uint8": "Begin with images = images.float() / 255: pictures are 8-bit integers",
+    r"\bLong\b|int64": "Embed the ids first with torch.nn.Embedding(words, width): they are word indices",
     r"before Module\.__init__\(\) call": "Begin the constructor with super().__init__()",
 }
-"""What to write, by what torch says of a first try of a loss or encoder."""
+"""Advice for common first mistakes in a loss or encoder, keyed by a pattern of torch's error message."""
 
 
 def advice(error: BaseException) -> str:
-    """Return what to write in the user's file after this error in it, after a full stop; empty: there is no advice."""
+    """Return advice on how to fix this error in a user's file, preceded by a full stop; empty if there is none."""
     return next((f". {fix}" for words, fix in FIRST_TRIES.items() if re.search(words, said_by(error))), "")
 
 
 def _check_named(kind: Kind, name: object) -> None:
-    """Raise a UserError where a decorator was given what it decorates, which would then have no name."""
+    """Raise a UserError if a decorator is used without a name, directly on a function or class."""
     if callable(name):
         defined = getattr(name, "__name__", "NAME")
         raise UserError(f'it has no name: write @goalgrid.{kind.replace(" ", "_")}("{defined}")')
 
 
 def module_of(path: Path, source: str) -> str:
-    """Return the module name of a user's file, its stem and a digest of its path and text: `uses:losses-1a2b3c4d`.
+    """Return the module name of a user's file: its stem and a digest of its path and text, `uses:losses-1a2b3c4d`.
 
-    So two files of one name are two modules, and so are two versions of a file. Fingerprints of code hold no such name.
+    Files with equal names, and different versions of a file, are therefore different modules. Code fingerprints do not
+    contain this name.
     """
     return f"{PREFIX}{path.stem}-{sha256(f'{path} {source}'.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
 
 def stem_of(module: str) -> str:
-    """Return the stem of a user's file by its module name; of another module, its name."""
+    """Return the stem of a user's file, given its module name; any other module name is returned unchanged."""
     return module.removeprefix(PREFIX).rpartition("-")[0] if module.startswith(PREFIX) else module
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """A decorator of a loss or weight, with its declaration, which is readable without the function."""
+    """A decorator that declares a loss or weight; the declaration can be read without importing the function."""
 
     kind: Kind
     name: str
@@ -105,9 +106,9 @@ class Declaration:
         return replace(self.entry, formula=self.entry.formula or first)
 
     def _differences(self, equation: Callable[..., Any]) -> list[str]:
-        """How the signature differs from the declared parameters.
+        """The differences between the signature and the declared parameters.
 
-        Of an objective with needs, training reads parameters that are no arguments, and sets arguments with a default.
+        If an objective has `needs`, training reads parameters that are not arguments, and sets those with a default.
         """
         arguments = _arguments(equation)[not isinstance(equation, type) :]
         if relative := getattr(self.entry, "relative", None):
@@ -120,7 +121,7 @@ class Declaration:
 
 
 def _arguments(equation: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The arguments of a function or constructor; that of torch.nn.Module accepts any, but uses none."""
+    """The arguments of a function or constructor; none for the inherited constructor of torch.nn.Module."""
     inherited = getattr(equation.__init__, "__module__", "") == "torch.nn.modules.module"
     return [] if inherited else list(inspect.signature(equation).parameters.values())
 
@@ -141,11 +142,11 @@ def _call(equation: Callable[..., Any]) -> list[str]:
         return []
     first = next(iter(inspect.signature(equation).parameters.values()), None)
     by_place = first and first.kind in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD)
-    return [] if by_place else ["its first argument has to be the triplets, or the scores"]
+    return [] if by_place else ["its first argument must be the triplets, or the scores"]
 
 
 def _unconverted(declaration: Declaration, loss: Callable[..., Any]) -> list[str]:
-    """The advice for a function of s_pos, s_neg or of image, text; else nothing."""
+    """Advice for a loss that takes s_pos and s_neg, or image and text; empty for any other function."""
     arguments = inspect.signature(loss).parameters
     bare = {a.name for a in arguments.values() if a.default is a.empty and a.kind is a.POSITIONAL_OR_KEYWORD}
     usual = len(bare - declaration.entry.own.keys()) > 1 and next(iter(arguments)) not in ("t", "triplets", "scores")
@@ -171,24 +172,23 @@ def objective(
     """Register a function or class as an objective: `@goalgrid.objective("mine", tau=Parameter(10.0, "steepness"))`.
 
     Args:
-        name: by which grids name it.
-        on: "hardest": triplets (`objectives.triplets.Triplets`) with the hardest negative; a grid may choose others.
-            "all": triplets with all negatives, -inf where there is none. Of both it returns the value of each triplet,
-            or of each anchor.
-            "scores": the matrix of scores, images by texts, pair k at (k, k). It returns the loss of the batch.
+        name: name of the objective in grid files.
+        on: the argument of the loss.
+            "hardest": triplets (`objectives.triplets.Triplets`) with the hardest negative; a grid may choose others.
+            "all": triplets with all negatives; missing ones are -inf. For both, return one value per triplet or anchor.
+            "scores": the score matrix, images by texts, with pair k at (k, k). Return the loss of the batch.
         formula: one line; default: the first line of the docstring, without its full stop.
-        source: where the equation is published; default: the file's name.
-        known_as: another name of it.
-        reductions: how values become a single number under the variants "paper" and "released", as
-            `objective.reduction`.
-        remines: whether a grid may choose other negatives; default: with on="hardest".
-        needs: components that training adds. Training then reads the parameters that are no arguments of the function.
-        surrogate: its gradient is, on purpose, not the derivative of its value; `goalgrid check` does not compare them.
-        columns: of a table of captions (CSV, JSON lines, parquet): `t.extra[NAME]` has their numbers, a pair each.
-        parameters: every argument after the first. A class takes them in its constructor, and is called as a function.
+        source: the publication of the equation; default: the file's name.
+        known_as: an alternative name.
+        reductions: default of `objective.reduction` under the variants "paper" and "released".
+        remines: whether a grid may choose other negatives; default: only with on="hardest".
+        needs: components that training adds; training then reads the parameters that are not arguments of the function.
+        surrogate: the gradient is deliberately not the derivative of the value; `goalgrid check` does not compare them.
+        columns: columns of the table of captions (CSV, JSON lines, parquet); `t.extra[NAME]` holds one number per pair.
+        parameters: every argument after the first; a class takes them in its constructor and is called like a function.
 
     Raises:
-        UserError: the signature has other parameters, or a declaration is wrong.
+        UserError: the signature does not match the parameters, or a declaration is wrong.
     """
     remines = on == "hardest" if remines is None else remines
     entry = ObjectiveEntry(
@@ -198,24 +198,24 @@ def objective(
 
 
 def triplet_weight(name: str, *, source: str, **parameters: Parameter) -> Declaration:
-    """Register a function of triplets as a triplet weight of GOAL's matrix, with every argument after the first."""
+    """Register a function of triplets as a triplet weight of GOAL's matrix; declare every argument after the first."""
     return Declaration("triplet weight", name, Weight("", source, parameters))
 
 
 def pair_weight(
     name: str, *, source: str, relative: Callable[..., Any] | None = None, **parameters: Parameter
 ) -> Declaration:
-    """Register a function of triplets as a pair weight; `relative` gives the sets of a weight that reads m+ and m-."""
+    """Register a function of triplets as a pair weight; `relative` builds the sets whose means are m+ and m-."""
     return Declaration("pair weight", name, Weight("", source, parameters, relative))
 
 
 def equations(module: str, kind: Kind) -> dict[str, Callable[..., Any]]:
-    """Return the functions and classes that a module of the program registers, by name."""
+    """Return the functions and classes that a module of goalgrid registers, by name."""
     return {one.name: one.entry.equation for one in registered.get(module, ()) if one.kind == kind}
 
 
 def _problems(entry: ObjectiveEntry) -> list[str]:
-    """Problems of an objective's declaration by itself."""
+    """Problems in an objective's declaration, regardless of its signature."""
     problems = [unknown("value", entry.on, get_args(On), where="of on")] if entry.on not in get_args(On) else []
     problems += [
         unknown("value", word, REDUCTIONS, where="of reductions") for word in entry.reductions if word not in REDUCTIONS
@@ -225,14 +225,14 @@ def _problems(entry: ObjectiveEntry) -> list[str]:
         if not isinstance(parameter, Parameter):
             problems.append(f"{name} = {parameter!r} is not a goalgrid.Parameter(default, meaning)")
         elif name in OF_THE_PROGRAM:
-            problems.append(f"{name} is a parameter that the program gives to objectives; name yours otherwise")
+            problems.append(f"{name} is a parameter that goalgrid adds to objectives; choose another name")
         elif parameter.only_with and parameter.only_with[0] not in parameters:
             problems.append(unknown("parameter", parameter.only_with[0], parameters, where=f"in only_with of {name}"))
     return problems
 
 
 def differences(defined: str, taken: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
-    """How the arguments that a definition of this name takes differ from the declared parameters."""
+    """Return the differences between the arguments that `defined` takes and the declared parameters."""
     undeclared = "is not declared; add {} = goalgrid.Parameter(default, meaning) to the decorator"
     problems = [f"{name} is declared, but {defined} takes no {name}" for name in parameters if name not in taken]
     return problems + [
@@ -243,16 +243,17 @@ def differences(defined: str, taken: Sequence[str], parameters: Mapping[str, Any
 def pooling(name: str, **parameters: Parameter) -> Callable[[Equation], Equation]:
     """Register a pooling: `@goalgrid.pooling("mine", power=Parameter(2.0, "exponent"))`.
 
-    A function of `values` (b, n, d) and `present` (b, n), then of the parameters, that returns (b, d); or a class of
-    such. At least one member is present in each row; the value of a member that is not present must not count. A class
-    is a `torch.nn.Module` whose constructor takes `dim`, which is d, and the parameters; its weights learn.
+    A function takes `values` (b, n, d), `present` (b, n) and the parameters, and returns (b, d). Each row has at least
+    one present member, and the result must not depend on the values of absent members. A class is a `torch.nn.Module`
+    whose constructor takes `dim` (d) and the parameters, and which is called with `values` and `present`; its weights
+    are trained.
 
     Args:
-        name: by which recipes and grids name it, under `model.image.pooling` or `model.text.pooling`.
+        name: its name in `model.image.pooling` or `model.text.pooling` of recipes and grids.
         parameters: every further argument of the function or the constructor.
 
     Raises:
-        UserError: the signature is another, or a declaration is wrong.
+        UserError: the signature does not match, or a declaration is wrong.
     """
 
     _check_named("pooling", name)
@@ -273,17 +274,18 @@ def image_encoder(
 ) -> Callable[[Equation], Equation]:
     """Register a `torch.nn.Module` as an image encoder: `@goalgrid.image_encoder("mine", width=Parameter(64, "px"))`.
 
-    Its constructor takes `shape`, of an image; `dim`, of the joint space; and the parameters. It is called with a batch
-    of images and returns (b, dim), before normalisation.
+    Its constructor takes `shape` (of one image), `dim` (of the joint space) and the parameters. It is called with a
+    batch of images and returns (b, dim), before normalisation.
 
     Args:
-        name: by which recipes and grids name it, under `model.image.encoder = "own"`.
-        on: "pictures": images are (b, 3, size, size) of 0 to 255, uint8; `model.image` has size, framing and
-            augmentation. "features": a vector an image, (b, k), that the user computed. "regions": several, (b, n, k).
+        name: its name in recipes and grids with `model.image.encoder = "own"`.
+        on: the input. "pictures": (b, 3, size, size) in uint8, 0 to 255, with size, framing and augmentation from
+            `model.image`. "features": the user's precomputed features, one vector per image, (b, k). "regions": several
+            vectors per image, (b, n, k).
         parameters: every argument of the constructor after the first two.
 
     Raises:
-        UserError: the class is no such module, or a declaration is wrong.
+        UserError: the class is not such a module, or a declaration is wrong.
     """
     return _module("image encoder", name, parameters, on)
 
@@ -291,11 +293,11 @@ def image_encoder(
 def text_encoder(name: str, **parameters: Parameter) -> Callable[[Equation], Equation]:
     """Register a `torch.nn.Module` as a text encoder: `@goalgrid.text_encoder("mine", width=Parameter(64, "values"))`.
 
-    Its constructor takes `words`, how many indices there are; `dim`, of the joint space; and the parameters. It is
-    called with ids (b, n), 0 behind a caption's end, and lengths (b), and returns (b, dim), before normalisation.
+    Its constructor takes `words` (the vocabulary size), `dim` (of the joint space) and the parameters. It is called
+    with ids (b, n), padded with 0, and lengths (b), and returns (b, dim), before normalisation.
 
     Raises:
-        UserError: the class is no such module, or a declaration is wrong.
+        UserError: the class is not such a module, or a declaration is wrong.
     """
     return _module("text encoder", name, parameters)
 
@@ -303,19 +305,19 @@ def text_encoder(name: str, **parameters: Parameter) -> Callable[[Equation], Equ
 def scorer(name: str, **parameters: Parameter) -> Callable[[Equation], Equation]:
     """Register a scorer of sets: `@goalgrid.scorer("mine", sharpness=Parameter(9.0, "steepness"))`.
 
-    A function of `images` (i, n, d), `regions` (i), `words` (t, m, d) and `lengths` (t), then of the parameters, which
-    returns the scores (i, t). `images` and `words` hold unit vectors in float32; an image has its first `regions`
-    vectors, a caption its first `lengths`, and behind them stand zeros, which must not count.
+    A function takes `images` (i, n, d), `regions` (i), `words` (t, m, d), `lengths` (t) and the parameters, and returns
+    the scores (i, t). `images` and `words` hold float32 unit vectors, zero-padded: an image has `regions` vectors and
+    a caption has `lengths` vectors. The scores must not depend on the padding.
 
-    A class is a `torch.nn.Module` whose `forward` takes the same four; its constructor takes `dim`, which is d, and the
-    parameters. Its weights learn.
+    A class is a `torch.nn.Module` whose `forward` takes these four arguments, and whose constructor takes `dim` (d) and
+    the parameters. Its weights are trained.
 
     Args:
-        name: by which recipes and grids name it, under `model.scorer.kind = "own"`.
+        name: its name in recipes and grids with `model.scorer.kind = "own"`.
         parameters: every further argument of the function or the constructor.
 
     Raises:
-        UserError: the signature is another, or a declaration is wrong.
+        UserError: the signature does not match, or a declaration is wrong.
     """
     return _module("scorer", name, parameters)
 
@@ -325,7 +327,7 @@ ARGUMENTS: dict[UserModuleKind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "text encoder": (("words", "dim"), ("ids", "lengths")),
     "scorer": (("dim",), ("images", "regions", "words", "lengths")),
 }
-"""The arguments of the constructor before the parameters; and of `forward`, or of a function before its parameters."""
+"""Required arguments by kind: those of the constructor, then those of `forward` or of a function."""
 
 
 def _module(
@@ -340,12 +342,12 @@ def _module(
         if kind == "scorer" and not isinstance(network, type):
             problems += _begins(defined, network, called, parameters)
         elif not isinstance(network, type) or not hasattr(network, "state_dict"):
-            problems.append(f"{defined} is no class that derives from torch.nn.Module")
+            problems.append(f"{defined} is not a subclass of torch.nn.Module")
         else:
             problems += _begins(f"{defined}.__init__", network, constructed, parameters)
             forward = list(inspect.signature(module.forward).parameters)[1:]
             if len(forward) != len(called):
-                problems.append(f"{defined}.forward takes ({', '.join(forward)}); it takes ({', '.join(called)})")
+                problems.append(f"{defined}.forward takes ({', '.join(forward)}); it must take ({', '.join(called)})")
         if problems := [*problems, *_undeclared(parameters)]:
             raise several(f"{kind} {name!r}", problems)
         _register(kind, name, network, UserModule(network, parameters, on))
@@ -355,23 +357,23 @@ def _module(
 
 
 def _undeclared(parameters: Mapping[str, Any]) -> list[str]:
-    """Problems of the parameters that a decorator of a pooling, encoder or scorer declares."""
+    """Problems in the parameters declared by the decorator of a pooling, encoder or scorer."""
     problems = list[str]()
     for name, value in parameters.items():
         if not isinstance(value, Parameter):
             problems.append(f"{name} = {value!r} is not a goalgrid.Parameter(default, meaning)")
         elif value.only_with or value.released != value.default:
-            problems.append(f"{name}: released and only_with are for parameters of losses")
+            problems.append(f"{name}: only parameters of losses may have released and only_with")
     return problems
 
 
 def _begins(
     defined: str, network: Callable[..., Any], first: tuple[str, ...], parameters: Mapping[str, Any]
 ) -> list[str]:
-    """Problems of a signature, which should begin with these names and go on with the parameters."""
+    """Problems in a signature, which must begin with these names, followed by the parameters."""
     taken = [argument.name for argument in _arguments(network)]
     if tuple(taken[: len(first)]) != first:
-        return [f"{defined} takes ({', '.join(taken)}); it begins with {', '.join(first)}"]
+        return [f"{defined} takes ({', '.join(taken)}); its first arguments must be {', '.join(first)}"]
     return differences(network.__name__, taken[len(first) :], parameters)
 
 

@@ -1,4 +1,4 @@
-"""What all settings are made of: a closed, immutable model, and the mark of a field that came later."""
+"""The immutable base class of all settings, and the markers that annotate their fields."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -21,14 +21,14 @@ from goalgrid.grid.errors import UserError
 
 
 def check_name(text: str) -> str:
-    """Return the name if it is safe in file names, ids and terminals; ValueError otherwise."""
+    """Return the name if it is safe in file names, ids and terminals; else raise a ValueError."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", text):
         raise ValueError("a name begins with a letter or digit, and has letters, digits, '.', '_', '-'; 80 at most")
     return text
 
 
 def check_named(what: str, name: str) -> None:
-    """Check the name of a thing by `check_name`; UserError: the name is wrong."""
+    """Raise a UserError if `check_name` rejects the name; `what` says what the name is of."""
     try:
         check_name(name)
     except ValueError as error:
@@ -39,7 +39,7 @@ Name = Annotated[str, AfterValidator(check_name)]
 
 
 def told_once(allowed: str) -> WrapValidator:
-    """Replace pydantic's message per type by a single one with the allowed values, for a field of several types."""
+    """Return a validator that reports one message with the allowed values, instead of pydantic's message per type."""
 
     def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -67,7 +67,7 @@ def _kinds(kind: Any) -> set[Any]:
 
 def _placeable(gpus: float) -> float:
     if gpus > 1 and not gpus.is_integer():
-        raise ValueError("it should be a share of one GPU, up to 1, or a whole number of GPUs")  # else Ray places none
+        raise ValueError("it should be a fraction of one GPU, up to 1, or a whole number of GPUs")  # as Ray requires
     return gpus
 
 
@@ -76,7 +76,7 @@ Dropout = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Settings(BaseModel):
-    """Immutable, complete, and closed: an unknown name is an error."""
+    """Base class of all settings: immutable, with all defaults filled in; an unknown name is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -93,20 +93,20 @@ class Settings(BaseModel):
 
 
 CHOICES = ("encoder", "kind")
-"""The field by which a table of settings chooses its class: of an encoder, and of a scorer."""
+"""The fields that select the class of a settings table: `encoder` for encoders, `kind` for scorers and fusion."""
 
 
 CALL = "call"
-"""The field by which a table says how its network is called."""
+"""The field that selects how a network is called: as published, or plainly."""
 CALL_FIELDS = frozenset({"framing", "margin", "filter", "statistics", "prompt", "max_words"})
-"""Fields of the same table that another call drops, as another encoder drops all."""
+"""Fields of the same table that are reset when `call` changes; a change of encoder resets all fields."""
 
 LEARNING = {"trains": "frozen", "frozen": "trains"}
-"""The two fields that say what of a network learns; each drops the other."""
+"""The two fields that select which parts of a network are trained; setting one resets the other."""
 
 
 def remaining_fields(table: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is left of a table when these values are put over it: another encoder, scorer or call drops fields.
+    """Return the fields of a table that survive an override; another encoder, scorer or call resets some of them.
 
     >>> remaining_fields({"call": "plain", "filter": "bilinear", "size": 224}, {"call": "published"})
     {'call': 'plain', 'size': 224}
@@ -120,13 +120,15 @@ def remaining_fields(table: Mapping[str, Any], given: Mapping[str, Any]) -> dict
 
 
 WHOLE = frozenset({"architecture"})
-"""Fields whose value is a table, in addition to components; a recipe that extends another replaces it whole."""
+"""Fields whose value is a table that an extending recipe replaces as a whole; components declare further ones."""
 
 
 class ReadWhere:
-    """Marks a field that a training reads only under a condition, in words, too; elsewhere a grid cannot change it.
+    """Marks a field that has an effect only under a condition; where it does not hold, a grid cannot set the field.
 
-    The condition takes the settings with this field, and their `Reader` (None within the model).
+    Args:
+        condition: takes the settings that hold the field, and their `Reader` (None for the model's settings).
+        words: the condition in words, for messages and docs.
     """
 
     def __init__(self, condition: Callable[[Any, Any], bool], words: str) -> None:
@@ -134,20 +136,20 @@ class ReadWhere:
 
 
 class Unit:
-    """Marks a field with the unit that its number counts, in the plural: epochs, pixels."""
+    """Marks a field with its unit, in the plural: epochs, pixels."""
 
     def __init__(self, words: str) -> None:
         self.words = words
 
 
 class NoIdentity:
-    """Marks a field that changes no number of a trial: it is no part of the identity, and no axis."""
+    """Marks a field that does not change a trial's results: it is not part of the trial id and cannot be swept."""
 
 
 class IdentityDefault:
-    """Marks a field that was added after its peers: while it has this value, it is left out of a trial's identity.
+    """Marks a field that was added later: while it has this value, it is left out of the trial id.
 
-    The value is what the program silently did before the field existed; it never changes, whatever the default does.
+    The value describes the program's behaviour before the field existed. It never changes, even if the default does.
     """
 
     def __init__(self, value: Any) -> None:

@@ -1,7 +1,7 @@
-"""The registry of components: what a model or a training may be made of beyond two encoders, a loss and one loop.
+"""The registry of components: optional extensions of models and training, e.g. fusion encoders and training methods.
 
-A component is a folder in `retrieval/components/`, whose first page registers it: without torch, so that `plan` stays
-fast. What it computes is found there under a dotted name. Delete a folder, and its component alone is gone.
+A component is a folder in `retrieval/components/`, whose `__init__.py` registers it without importing torch, so that
+`plan` stays fast. Its code is loaded by dotted name when it is needed. Deleting a folder removes only that component.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ FOLDER = "goalgrid.retrieval.components"
 
 
 class Logged(NamedTuple):
-    """A value of an epoch's row in the history. Without another word, training's are means over the epoch's steps."""
+    """A value logged per epoch. Training values are means over the epoch's steps unless `meaning` says otherwise."""
 
     meaning: str
     unit: str = ""
@@ -34,22 +34,22 @@ class Logged(NamedTuple):
 
 @dataclass(frozen=True)
 class Component:
-    """Something that a model or a training may have.
+    """An optional extension of a model or of its training.
 
     Args:
-        name: as objectives say that they need it, and components that they exclude it.
-        needs: what it needs, for a user: `negatives from outside the batch`.
-        excludes: names of components that cannot give it that.
-        without: how to do without it, for a user: `set resources.replicas = 1`.
-        of: how a model says that it has the component; empty: it has none.
-        settings: the classes of settings by which a model may choose it: encoders, scorers, second stages.
-        fits: what does not fit to it in a model that has it, for a user; empty: all does.
-        training_method: dotted name of its `TrainingMethod`; empty: it has none.
-        network: dotted name of the class of the models that have it; empty: models stay as they are.
-        data: dotted name of the form of the data that it reads (`retrieval/data/forms.py`); empty: images or features.
-        warms_up: whether a training may warm up without it, since it estimates what a new model knows nothing of.
-        libraries: packages that only trainings with it load, and that compute their numbers.
-        logged: what its trainings log in addition to what all log, by name.
+        name: its name in `needs` of objectives and `excludes` of other components.
+        needs: what it requires, in words for messages: `negatives from outside the batch`.
+        excludes: names of the components that cannot provide this.
+        without: how to avoid the component, in words for messages: `set resources.replicas = 1`.
+        of: returns the label under which a model uses the component; empty if it does not use it.
+        settings: classes of settings that select it in a model: encoders, scorers, second stages.
+        fits: returns why the component and the rest of a model are incompatible; empty if they are compatible.
+        training_method: dotted name of its `TrainingMethod`; empty if it has none.
+        network: dotted name of the model class to use with it; empty for the standard class.
+        data: dotted name of the data format that it reads (`retrieval/data/forms.py`); empty: images or features.
+        warms_up: whether warm-up epochs may run without it, because its estimates need a model with some training.
+        libraries: packages that only trials with it load, and that affect their results.
+        logged: values that its trials log, by name, in addition to those that every trial logs.
         about: a sentence that explains it in the description of an objective that needs it.
     """
 
@@ -70,13 +70,13 @@ class Component:
 
 
 class PartRead:
-    """Something that a component's image encoder reads of data in the component's form; all of it makes one vector."""
+    """One input of a component's image encoder, in the component's data format; all inputs together give one vector."""
 
     part: ClassVar[str]
 
     @property
     def values(self) -> int:
-        """Values of an image."""
+        """Number of values per image."""
         raise NotImplementedError
 
 
@@ -90,8 +90,8 @@ def register(component: Component) -> None:
 
 @cache
 def registered() -> dict[str, Component]:
-    """Return all components by name, after the import of the first page of each folder."""
-    # A model's settings ask for those of the components, and are imported first: the other way round is a circle.
+    """Import the package of each component, and return all components by name."""
+    # Import the model's settings first: they call this function, so importing them later would be circular.
     import_module("goalgrid.grid.settings.model")
     register(REPLICAS)
     for package in _packages():
@@ -104,7 +104,7 @@ def _packages() -> list[str]:
 
 
 def choices(ours: Any, kind: "type[Settings]") -> Any:
-    """Return the union of our settings with those of this kind that components bring."""
+    """Return the union of the built-in settings classes with those of this kind that components add."""
     union, *known = get_args(ours)
     brought = [settings for one in registered().values() for settings in one.settings if issubclass(settings, kind)]
     classes = [settings for settings in get_args(union) if settings is not kind]
@@ -113,7 +113,7 @@ def choices(ours: Any, kind: "type[Settings]") -> Any:
 
 @cache
 def tables() -> frozenset[str]:
-    """Return the fields of components' settings whose value is a table, which an extending recipe replaces whole."""
+    """Return the table-valued fields of components' settings, which an extending recipe replaces as a whole."""
     kinds = (kind for component in registered().values() for kind in component.settings)
     fields = (entry for kind in kinds for entry in kind.model_fields.items())
     return frozenset(name for name, field in fields if get_origin(field.annotation) is dict)
@@ -121,29 +121,29 @@ def tables() -> frozenset[str]:
 
 @cache
 def folders(name: str) -> tuple[str, ...]:
-    """Return the packages of this name in the folders of all components: `recipes`, `published`."""
+    """Return the subpackages with this name, e.g. `recipes` or `published`, of all components."""
     return tuple(f"{package}.{name}" for package in _packages() if find_spec(f"{package}.{name}"))
 
 
 REPLICAS = Component("replicas", "a batch that they can share", "set resources.replicas = 1")
-"""Processes that each learn from a part of the batch."""
+"""Data-parallel replicas: processes that each compute a part of the batch."""
 
 
 def missing(name: str) -> str:
-    """Return the message that a component is not installed."""
+    """Return the error message for a component that is not installed."""
     folder = FOLDER.replace(".", "/")
-    return f"the component {name!r} is not installed: no folder in {folder}. Install all of goalgrid, or leave it out."
+    return f"the component {name!r} is not installed: no folder in {folder}. Reinstall goalgrid, or leave it out."
 
 
 def of_objective(objective: "ObjectiveSettings") -> list[Component]:
-    """Return the components that an objective needs; UserError: one is not installed."""
+    """Return the components that an objective needs; raise a UserError if one is not installed."""
     if lacking := [name for name in objective.needs if name not in registered()]:
         raise UserError(f"objective {objective.name!r}: {missing(lacking[0])}")
     return [registered()[name] for name in objective.needs]
 
 
 def of_model(model: "ModelSettings") -> dict[str, Component]:
-    """Return the components that a model has, by what a user calls them there."""
+    """Return the components that a model uses, keyed by their label for messages."""
     return {label: component for component in registered().values() if (label := component.of(model))}
 
 
@@ -152,7 +152,7 @@ def clash(
     objective: "ObjectiveSettings | None" = None,
     others: Mapping[str, Component] = MappingProxyType({}),
 ) -> str:
-    """Return why a model, an objective and other components exclude one another; empty: they do not."""
+    """Return why a model, an objective and other components are incompatible; empty if they are compatible."""
     present, needed = {**of_model(model), **others}, of_objective(objective) if objective else []
     present |= {f"objective {objective.name!r}": component for component in needed if objective}
     for (label, one), (other, excluded) in permutations(present.items(), 2):
@@ -162,5 +162,5 @@ def clash(
 
 
 def loaded(name: str) -> Any:
-    """Return what a dotted name or `module:name` names, after the import of its module."""
+    """Import the module of a dotted name or `module:name`, and return the object."""
     return resolve_name(name)

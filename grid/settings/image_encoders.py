@@ -1,4 +1,4 @@
-"""Settings of the image encoders: how an image becomes vectors."""
+"""Settings of the image encoders, which embed images."""
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -22,19 +22,19 @@ Statistics = (
     | tuple[float, float, float, Deviation, Deviation, Deviation]
 )
 
-IMAGE_ENCODER = "the image network; another choice drops the settings of the one before"
+IMAGE_ENCODER = "image encoder; changing it resets the previous encoder's settings"
 CALLED = (
-    "published: framing, margin, filter and statistics that this table does not set are read from the weights' "
-    "preprocessor_config.json; plain: they have their defaults"
+    "published: read framing, margin, filter and statistics from the weights' preprocessor_config.json unless they are "
+    "set here; plain: use their defaults"
 )
-FRAMED = "the square in evaluation: the picture squeezed, or its centre in its proportions"
+FRAMED = "evaluation view. square: the whole picture, squeezed; centre-crop: its centre, with its aspect ratio kept"
 MARGIN = (
-    "the shorter side is resized to margin x size, in whole pixels, before the centre is cut; 1: all of the shorter "
-    "side is seen, as CLIP's own preparation does; none: 256 / 224, not rounded to whole pixels"
+    "resize the shorter side to margin x size, rounded to whole pixels, before the centre crop; 1: the crop covers the "
+    "whole shorter side, as in CLIP's preprocessing; none: 256 / 224, not rounded"
 )
 AUGMENTED = (
-    "the square in training: resized-crop is VSE++'s, scale-crop VSE-infinity's in the picture's proportions, "
-    "side-crop draws each side by itself; rand-augment is X-VLM's, a larger crop with random changes"
+    "training view. resized-crop: VSE++'s random resized crop; scale-crop: VSE-infinity's crop, which keeps the "
+    "aspect ratio; side-crop: draws the two sides independently; rand-augment: X-VLM's larger crop with RandAugment"
 )
 
 _MLP = ReadWhere(lambda part, _: part.head in MLP_HEADS, "a head with an MLP")
@@ -49,46 +49,46 @@ _VIEWS = ReadWhere(lambda part, _: not part.frozen or part.crops != 1, "frozen =
 
 
 class HeadSettings(PoolingSettings):
-    """The head on the vectors of an image: a single vector, or a vector for each region or cell."""
+    """Settings of the head on an image's input vectors: a single vector, or one per region or grid cell."""
 
-    normalize: StrictBool = Field(True, description="bring each input vector to unit length first, as VSE++ does")
+    normalize: StrictBool = Field(True, description="L2-normalize each input vector first, as in VSE++")
     hidden: Annotated[PositiveInt, Unit("values"), IdentityDefault(512), _MLP] = Field(
-        512, description="width of the head's MLP; half of model.dim unless it is set"
+        512, description="hidden size of the head's MLP; default: half of model.dim"
     )
     init: Annotated[Literal["xavier", "torch"], IdentityDefault("torch"), HAS_HEAD] = Field(
-        "xavier", description="first weights of the projection: VSE++'s, or PyTorch's own"
+        "xavier", description="initialisation of the projection. xavier: as in VSE++; torch: PyTorch's default"
     )
     drop: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0), SEVERAL] = Field(
-        0.0, description="share of regions or cells left out in training (size augmentation)"
+        0.0, description="fraction of regions or grid cells dropped in training (size augmentation)"
     )
 
 
 class ImageEncoderSettings(Settings):
-    """The properties that the settings of every image encoder have."""
+    """Base class of the settings of image encoders."""
 
     network: ClassVar[str]
-    """What makes the encoder of the settings, an image's shape, `model.dim` and folders of weights: `module:name`.
+    """Factory of the encoder, as `module:name`; takes the settings, an image's shape, `model.dim` and weight folders.
 
-    A dotted name would be a name in the code, so fingerprints of code would follow it for each trial.
+    A dotted name would count as a reference in the code, and the code fingerprint of every trial would include it.
     """
     noun: ClassVar[str] = "image"
-    """What it reads, for a user."""
+    """The word for its input in messages."""
     of_regions: ClassVar[bool] = False
-    """Whether it reads several vectors an image, and never a single one."""
+    """Whether it requires several vectors per image."""
 
     @property
     def view(self) -> View | None:
-        """The view of a picture that the encoder reads; None: it reads features that the user computed."""
+        """The view of a picture that the encoder reads; None if it reads the user's precomputed features."""
         return None
 
     @property
     def reads(self) -> tuple[PartRead, ...]:
-        """What the encoder reads of data in its component's form; empty: it reads images, or features of them."""
+        """The encoder's inputs in its component's data format; empty if it reads images or image features."""
         return ()
 
     @property
     def feature_network(self) -> "BackboneSettings | None":
-        """A network that does not run in training, because its features are computed before; None: there is none."""
+        """The frozen network whose features are computed once and cached; None if there is none."""
         return None
 
 
@@ -98,27 +98,27 @@ class CnnSettings(PoolingSettings, ImageEncoderSettings):
     network: ClassVar[str] = "goalgrid.retrieval.encoders.image:Cnn"
     encoder: Literal["cnn"] = Field(description=IMAGE_ENCODER)
     size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(
-        description="side of the square that images are resized to"
+        description="side of the square to which images are resized"
     )
     channels: Annotated[PositiveInt, Unit("channels")] = Field(
-        32, description="channels of the first layer; each further layer doubles them"
+        32, description="channels of the first layer; doubled in each further layer"
     )
-    layers: Annotated[PositiveInt, Unit("layers")] = Field(3, description="layers, each of which halves the side")
-    flip: StrictBool = Field(False, description="mirror half of the training images")
+    layers: Annotated[PositiveInt, Unit("layers")] = Field(3, description="number of layers, each with stride 2")
+    flip: StrictBool = Field(False, description="flip training images horizontally with probability 1/2")
 
     @property
     def view(self) -> View:
-        """The whole picture; `flip` is left out, since the network mirrors by itself."""
+        """The whole picture. `flip` is not part of the view, because the network itself flips its input."""
         return View(self.size, resampling=Resampling.BICUBIC)
 
 
 class FeatureSettings(HeadSettings, ImageEncoderSettings):
-    """A head on precomputed features, pooled over regions if there are several. The encoder's name is the head's."""
+    """A head on precomputed features, pooled over regions if there are several; `encoder` is the name of the head."""
 
     network: ClassVar[str] = "goalgrid.retrieval.encoders.image:FeatureHead"
     drop_rule: ClassVar[DropRule] = "each"
     encoder: HeadName = Field(description=IMAGE_ENCODER)
-    dropout: Dropout = Field(0.0, description="share of the values set to zero in training")
+    dropout: Dropout = Field(0.0, description="dropout probability")
 
     @property
     def head(self) -> HeadName:
@@ -126,38 +126,42 @@ class FeatureSettings(HeadSettings, ImageEncoderSettings):
 
 
 class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
-    """A `transformers` vision network on raw images, under a head. Frozen, it runs once: its features are cached."""
+    """A `transformers` vision backbone on raw images, followed by a head. If frozen, it runs once and is cached."""
 
     network: ClassVar[str] = "goalgrid.retrieval.encoders.image:Backbone"
     dropout: ClassVar[float] = 0.0
     encoder: Literal["backbone"] = Field(description=IMAGE_ENCODER)
     output: Literal["pooled", "grid", "projected"] = Field(
         "pooled",
-        description="one vector an image; one a cell; or, of a network with two towers, the vector that it compares",
+        description="output of the backbone. pooled: one vector per image; grid: one per grid cell; projected: a "
+        "two-tower network's "
+        "embedding in the shared space",
     )
-    frozen: StrictBool = Field(True, description="the backbone does not learn, and its features are cached")
+    frozen: StrictBool = Field(True, description="freeze the backbone and cache its features")
     trains: Annotated[Trains, IdentityDefault(None)] = Field(None, description=TRAINS)
     crops: Annotated[
         PositiveInt | Literal["online"], told_once("a number of crops from 1, or 'online'"), Unit("crops"), _CROPS
     ] = Field(
         1,
-        description="of a frozen backbone: random crops an image whose features are cached; 1: the evaluation view "
-        "alone; online: drawn and computed again at each step",
+        description="for a frozen backbone, number of random crops per image whose features are cached; 1: only the "
+        "evaluation view; online: new crops at each step, without a cache",
     )
     norm_eval: Annotated[StrictBool, _LEARNS] = Field(
-        True, description="batch norms of the backbone keep their pretrained statistics"
+        True, description="keep the backbone's batch norms at their pretrained statistics"
     )
-    size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(224, description="side of the square that it sees")
+    size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(224, description="side of the encoder's square input")
     call: Annotated[Call, IdentityDefault("plain")] = Field("plain", description=CALLED)
     framing: Framing | Published = Field("centre-crop", description=FRAMED)
     margin: Annotated[
         Margin | Published, told_once("a number from 1, none or published"), IdentityDefault(None), _CROPPED
     ] = Field(None, description=MARGIN)
     filter: Annotated[Filter | Published | None, IdentityDefault(None)] = Field(
-        None, description="how pictures are resized; none: bicubic with output = projected, else bilinear"
+        None, description="interpolation used to resize pictures; none: bicubic with output = projected, else bilinear"
     )
     augmentation: Annotated[Augmentation, _VIEWS] = Field("resized-crop", description=AUGMENTED)
-    flip: Annotated[StrictBool, _VIEWS] = Field(True, description="mirror half of the training images")
+    flip: Annotated[StrictBool, _VIEWS] = Field(
+        True, description="flip training images horizontally with probability 1/2"
+    )
     statistics: Annotated[
         Statistics,
         told_once(
@@ -165,25 +169,27 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
         ),
     ] = Field(
         "imagenet",
-        description="mean and deviation that pixels are normalised with; half: 0.5 and 0.5; caffe: a mean of its own "
-        "and no deviation, values of 0 to 255; none: values of 0 to 1; in a recipe, also six numbers: means of red, "
-        "green and blue, then their deviations, of values of 0 to 1",
+        description="mean and standard deviation used to normalise pixels. half: 0.5 and 0.5; caffe: subtract "
+        "Caffe's mean "
+        "from values in 0-255, without scaling; none: values in 0-1; a recipe may also give six numbers for values in "
+        "0-1: the means of red, green and blue, then their standard deviations",
     )
     head: Literal[HeadName, "none"] = Field(
-        "linear", description="the trained network on the backbone's vectors; none: they are the embeddings"
+        "linear", description="trained head on the backbone's vectors; none: use these vectors as embeddings"
     )
     drop_rule: Annotated[DropRule, SEVERAL, ReadWhere(lambda part, _: part.drop > 0, "drop above 0")] = Field(
-        "graded", description="each: every cell alike; graded: an image's own share, up to drop, drawn each time"
+        "graded",
+        description="each: drop every cell with probability drop; graded: draw a probability up to drop for each image",
     )
 
     @property
     def usual_filter(self) -> Filter:
-        """How pictures were resized before `filter` was a setting: as CLIP was trained, or as ResNets were."""
+        """The default interpolation: bicubic for two-tower embeddings, as in CLIP; else bilinear, as for ResNets."""
         return "bicubic" if self.output == "projected" else "bilinear"
 
     @property
     def view(self) -> View:
-        """The view; what the folder of the weights decides is known once `calls.as_called` has read it."""
+        """The view. Values set to `published` stay open until `calls.as_called` has read the folder of the weights."""
         framing, margin, filter_ = self.framing, self.margin, self.filter or self.usual_filter
         if margin == PUBLISHED or filter_ == PUBLISHED:
             return View(self.size, PUBLISHED, self.augmentation, self.flip)
@@ -206,21 +212,25 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
 
 
 class OwnImageSettings(UserModuleSettings, ImageEncoderSettings):
-    """An image encoder of the user's own."""
+    """A user-defined image encoder."""
 
     network: ClassVar[str] = "goalgrid.retrieval.own_networks:image_encoder"
     of: ClassVar[UserModuleKind] = "image encoder"
     encoder: Literal["own"] = Field(description=IMAGE_ENCODER)
     size: Annotated[int, Field(ge=8), Unit("pixels"), _PICTURES] = Field(
-        224, description="side of the square that it sees"
+        224, description="side of the encoder's square input"
     )
     framing: Annotated[Framing, _PICTURES] = Field("centre-crop", description=FRAMED)
     margin: Annotated[Margin, IdentityDefault(None), _CROPPED] = Field(None, description=MARGIN)
     filter: Annotated[Filter, IdentityDefault("bilinear"), _PICTURES] = Field(
-        "bilinear", description="how pictures are resized"
+        "bilinear", description="interpolation used to resize pictures"
     )
-    augmentation: Annotated[Augmentation, _PICTURES] = Field("none", description=f"{AUGMENTED}; none: as in evaluation")
-    flip: Annotated[StrictBool, _PICTURES] = Field(False, description="mirror half of the training images")
+    augmentation: Annotated[Augmentation, _PICTURES] = Field(
+        "none", description=f"{AUGMENTED}; none: the evaluation view"
+    )
+    flip: Annotated[StrictBool, _PICTURES] = Field(
+        False, description="flip training images horizontally with probability 1/2"
+    )
 
     @property
     def view(self) -> View | None:

@@ -1,4 +1,4 @@
-"""Settings of the view: the square of a picture that an image encoder sees."""
+"""The view of a picture: how it is resized, cropped and augmented for an image encoder."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -10,7 +10,7 @@ Augmentation = Literal["none", "resized-crop", "scale-crop", "side-crop", "rand-
 
 
 class Resampling(IntEnum):
-    """Resampling filter of pictures, by Pillow's numbers."""
+    """Interpolation used to resize pictures, numbered as in Pillow."""
 
     BILINEAR = 2
     BICUBIC = 3
@@ -18,16 +18,17 @@ class Resampling(IntEnum):
 
 @dataclass(frozen=True)
 class View:
-    """The square of a picture that a network sees.
+    """The square view of a picture that a network reads.
 
     Args:
         size: side in pixels.
-        framing: in evaluation; `square` squeezes the whole picture, `centre-crop` keeps its proportions; `published`:
-            not known without the folder of the weights.
-        augmentation: in training, as `model.image.augmentation` says.
-        flip: mirror half of the training views.
-        margin: of `centre-crop`, what `size` is multiplied with for the side, in whole pixels, that the picture's
-            shorter one is resized to before the centre is cut; None: 256 / 224, in fractions of a pixel.
+        framing: in evaluation, `square` squeezes the whole picture and `centre-crop` keeps its aspect ratio;
+            `published` is resolved from the folder of the weights.
+        augmentation: the crop in training; see `model.image.augmentation`.
+        flip: flip training views horizontally with probability 1/2.
+        resampling: interpolation used to resize the picture.
+        margin: for `centre-crop`, the picture's shorter side is first resized to `margin * size`, rounded to whole
+            pixels; None: 256 / 224, not rounded.
     """
 
     size: int
@@ -39,5 +40,5 @@ class View:
 
     @property
     def random(self) -> bool:
-        """Whether training views differ from draw to draw."""
+        """Whether training views are random."""
         return self.augmentation != "none" or self.flip

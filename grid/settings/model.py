@@ -1,4 +1,4 @@
-"""Settings of a model: its two encoders, the width of the joint space, and its scorer."""
+"""Settings of a model: its two encoders, the dimension of the joint space, its scorer and its fusion encoder."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -29,7 +29,7 @@ if not TYPE_CHECKING:  # what components bring is known when the program runs
 
 
 class ModelSettings(Settings):
-    """Two encoders into a joint space of unit vectors, and the scorer of what they embed."""
+    """Settings of two encoders into a joint space of unit vectors, and of the scorer of their embeddings."""
 
     image: ImageSettings
     text: TextSettings
@@ -44,7 +44,8 @@ class ModelSettings(Settings):
     )
     networks: Annotated[Literal["single", "twins"], IdentityDefault("single")] = Field(
         "single",
-        description="twins: two networks as in NCR's co-teaching, on the same batches; their scores are averaged",
+        description="twins: two networks trained on the same batches by co-teaching, as in NCR; their scores are "
+        "averaged",
     )
 
     @property
@@ -53,35 +54,35 @@ class ModelSettings(Settings):
         return not isinstance(self.scorer, ProductSettings)
 
     def check_image(self, shape: tuple[int, ...]) -> None:
-        """Raise a UserError if the scorer or the image encoder reads sets, and an image of this shape is one vector."""
+        """Raise a UserError if images of this shape are single vectors, but the scorer or image encoder needs sets."""
         image: Any = self.image
         if (self.of_sets or image.of_regions) and len(shape) == 1 and not image.reads:
             reader = f"scorer {self.scorer.kind!r}" if self.of_sets else f"image encoder {image.encoder!r}"
             raise UserError(
                 f"{reader} reads several vectors per image, e.g. (36, 2048) of BUTD; these features have one of "
-                f"{shape[0]:,} values. Take features of regions, or another recipe."
+                f"{shape[0]:,} values. Use region features, or another recipe."
             )
 
     @property
     def rerank_k(self) -> int:
-        """Number of a query's answers that a second stage reranks in the test; 0: there is no second stage."""
+        """Number of top results per query that a second stage reranks in the test; 0 without a second stage."""
         return self.fusion.rerank_k
 
     @property
     def whole_file(self) -> PretrainedFile | None:
-        """The file of weights with which the whole model begins; None: its parts begin by themselves."""
+        """The checkpoint that initialises the whole model; None if its parts are initialised separately."""
         return self.fusion.file
 
     @property
     def pretrained(self) -> list[Pretrained]:
-        """Pretrained networks with weights of their own, tokenizers, and the weights of a whole model."""
+        """All pretrained weights of the model: of its encoders, a separate tokenizer, and a whole-model checkpoint."""
         encoders = [part for part in (self.image, self.text) if isinstance(part, Pretrained)]
         others = [self.whole_file, None if isinstance(self.text, Pretrained) else self.text.tokenizer]
         return encoders + [part for part in others if part is not None]
 
     @property
     def libraries(self) -> frozenset[str]:
-        """The packages, in addition to torch and NumPy, that it loads: for pictures, and for networks by name."""
+        """The packages that it loads in addition to torch and NumPy: Pillow for pictures, transformers for networks."""
         by_name = any(not (network.of_file or network.built_here) for network in self.pretrained)
         return frozenset(["transformers"] * by_name + ["pillow"] * (self.image.view is not None))
 
@@ -96,16 +97,16 @@ class ModelSettings(Settings):
 
     @model_validator(mode="after")
     def _encoders_fit_the_scorer(self) -> Self:
-        if self.image.reads:  # its component has said what fits
+        if self.image.reads:  # its component has checked this
             return self
         for name, part in (("image", self.image), ("text", self.text)):
             if self.of_sets and isinstance(part, UserModuleSettings):
                 raise ValueError(
-                    f"scorer {self.scorer.kind} reads sets of vectors, and the {name} encoder {part.name!r}, which is "
-                    "your own, gives a single vector: set model.scorer.kind = product"
+                    f"scorer {self.scorer.kind} reads sets of vectors, but your own {name} encoder {part.name!r} "
+                    "gives a single vector: set model.scorer.kind = product"
                 )
             if self.of_sets and part.encoder in ("bow", "gru"):
-                raise ValueError(f"scorer {self.scorer.kind} reads a state a word: set model.text.encoder = bigru")
+                raise ValueError(f"scorer {self.scorer.kind} reads one state per word: set model.text.encoder = bigru")
             sets = getattr(part, "pooling", None) == "none"
             if sets and not self.of_sets:
                 raise ValueError(f"{name}.pooling = none needs a scorer that reads sets, e.g. scan")
@@ -123,7 +124,7 @@ class ModelSettings(Settings):
     @model_validator(mode="before")
     @classmethod
     def _hidden_is_half_of_dim(cls, content: Any) -> Any:
-        """As VSE-infinity's and SelHN's code have it, whatever the dim is."""
+        """Set the hidden size to half of `dim` by default, as in the code of VSE-infinity and SelHN."""
         image = content.get("image") if isinstance(content, dict) else None
         if not isinstance(image, dict) or image.get("head", image.get("encoder")) not in MLP_HEADS:
             return content

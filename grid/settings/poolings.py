@@ -1,4 +1,4 @@
-"""Settings of the poolings: how an encoder's vectors of an image or a caption become a single vector."""
+"""Settings of pooling: how an encoder's vectors of an image or a caption are reduced to a single vector."""
 
 from typing import Annotated, Any, Literal
 
@@ -21,7 +21,7 @@ def _known_pooling(name: str, info: ValidationInfo) -> str:
 
 
 class _Schema:
-    """The JSON schema of a pooling's name, made when it is asked for."""
+    """The JSON schema of a pooling's name, built on demand."""
 
     def __get_pydantic_json_schema__(self, *_: Any) -> dict[str, Any]:
         return {"type": "string", "enum": list(POOLINGS)}
@@ -37,7 +37,7 @@ SEVERAL = ReadWhere(
     lambda part, _: getattr(part, "output", "grid") in ("grid", "states"),
     "output = grid, or a caption's output = states",
 )
-"""True if an image or a caption is several vectors; features that a user computed count as several."""
+"""Holds if an image or a caption has several vectors; the user's precomputed features count as several."""
 HAS_HEAD = ReadWhere(lambda part, _: getattr(part, "head", "linear") != "none", "a head")
 _KMAX = ReadWhere(lambda part, _: part.pooling == "kmax", "pooling = kmax")
 _OWN = ReadWhere(lambda part, _: part.own_pooling is not None, "pooling = a pooling of your own")
@@ -45,28 +45,29 @@ _ADPOOL = ReadWhere(lambda part, _: part.pooling.startswith("adpool"), "pooling 
 
 
 class PoolingSettings(Settings):
-    """Settings of the pooling of vectors into one; `none` leaves a set, for a scorer that reads sets."""
+    """Settings of the pooling of vectors into one; `none` keeps the set, for scorers that read sets."""
 
-    pooling: Annotated[PoolingName, SEVERAL] = Field("mean", description="how several vectors become one")
+    pooling: Annotated[PoolingName, SEVERAL] = Field("mean", description="pooling of several vectors into one")
     pool_k: Annotated[PositiveInt, Unit("values"), IdentityDefault(5), SEVERAL, _KMAX] = Field(
-        5, description="how many of the largest values k-max averages"
+        5, description="number of largest values that k-max pooling averages"
     )
     pool_balance: Annotated[Balance, IdentityDefault("learnt"), SEVERAL, _ADPOOL] = Field(
         "learnt",
-        description="share of ADPOOL's token level, the rest is its embedding level: learnt; random, drawn once from "
-        "U(0, 1); or a number, 1: the token level alone",
+        description="weight of ADPOOL's token level; its embedding level gets the rest. learnt; random: drawn once "
+        "from "
+        "U(0, 1); or a number: 1 uses only the token level",
     )
     pool_parameters: Annotated[dict[str, Value], IdentityDefault({}), SEVERAL, _OWN] = Field(
         {},
         validate_default=True,
-        description="parameters of your own pooling, as its decorator declares them",
+        description="values of the parameters declared by the decorator of your own pooling",
     )
     _own_pooling: UserModule | None = PrivateAttr(default=None)
 
     @field_validator("pool_parameters")
     @classmethod
     def _complete(cls, values: dict[str, Value], info: ValidationInfo) -> dict[str, Value]:
-        """All parameters of an own pooling; of ours none, which has none."""
+        """Fill in the parameters of a user-defined pooling; built-in poolings have none."""
         declared = registered(info.context, "pooling").get(info.data.get("pooling", ""))
         return completed(f"pooling {info.data['pooling']!r}", declared.parameters, values) if declared else {}
 
@@ -76,5 +77,5 @@ class PoolingSettings(Settings):
 
     @property
     def own_pooling(self) -> UserModule | None:
-        """The pooling of the user's own that the name meant when the settings were validated; None: a shipped one."""
+        """The user-defined pooling that the name referred to at validation; None if it is a built-in pooling."""
         return self._own_pooling

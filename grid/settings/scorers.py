@@ -1,4 +1,4 @@
-"""Settings of the scorers, which make scores of what a model embedded, and of fusion, which looks at both sides."""
+"""Settings of scorers, which score pairs of embeddings, and of fusion encoders, which read both sides jointly."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -8,21 +8,21 @@ from goalgrid.grid.settings.base import ReadWhere, Settings
 from goalgrid.grid.settings.pretrained_networks import PretrainedFile
 from goalgrid.grid.settings.user_modules import UserModuleKind, UserModuleSettings
 
-KIND = "which scorer; changing it drops the previous scorer's settings"
+KIND = "scorer; changing it resets the previous scorer's settings"
 Direction = Literal["t2i", "i2t"]
 """t2i: words attend to regions; i2t: regions attend to words."""
 ScorePooling = Literal["mean", "lse", "max", "sum"]
 
 
 class ScorerSettings(Settings):
-    """Base class of the settings of scorers, which add `kind`."""
+    """Base class of the settings of scorers; subclasses add `kind`."""
 
     network: ClassVar[str] = ""
-    """The class of the scorer of sets, `module:name`; empty: it reads single vectors."""
+    """Class of the scorer of sets, as `module:name`; empty if it reads single vectors."""
 
 
 class ProductSettings(ScorerSettings):
-    """The product of unit vectors, one an image and one a caption: their cosine."""
+    """Cosine similarity: the dot product of the unit vectors of image and caption."""
 
     kind: Literal["product"] = Field(default="product", description=KIND)
 
@@ -30,11 +30,11 @@ class ProductSettings(ScorerSettings):
 class AttentionSettings(ScorerSettings):
     """Base class of cross-attention scorers, which read sets of vectors: regions of an image, words of a caption."""
 
-    sharpness: PositiveFloat = Field(description="lambda: factor on attention before its softmax")
+    sharpness: PositiveFloat = Field(description="lambda: inverse temperature of the attention's softmax")
 
 
 class ScanSettings(AttentionSettings):
-    """SCAN: one side attends to the other, and the cosines with what was attended to are pooled."""
+    """SCAN: one side attends to the other, and the cosines with the attended vectors are pooled."""
 
     network: ClassVar[str] = "goalgrid.retrieval.scorers.cross_attention:Scan"
     kind: Literal["scan"] = Field(description=KIND)
@@ -46,28 +46,28 @@ class ScanSettings(AttentionSettings):
 
 
 class BfanSettings(AttentionSettings):
-    """BFAN: SCAN in both directions, added up, without attention that is no stronger than the rest."""
+    """BFAN: the sum of SCAN in both directions, where attention that is not above the focal threshold is removed."""
 
     network: ClassVar[str] = "goalgrid.retrieval.scorers.cross_attention:Bfan"
     kind: Literal["bfan"] = Field(description=KIND)
     focal: Literal["equal", "prob"] = Field(
-        description="value that attention is compared with: its mean, or a weighted mean"
+        description="threshold of the focal attention. equal: mean attention; prob: attention-weighted mean"
     )
-    sharpness: PositiveFloat = Field(20.0, description="lambda: factor on attention before its softmax")
+    sharpness: PositiveFloat = Field(20.0, description="lambda: inverse temperature of the attention's softmax")
 
 
 class SgrafSettings(AttentionSettings):
-    """Base class of SGR and SAF: vectors of similarity between words and what they attend to, and of whole sets."""
+    """Base class of SGR and SAF, which compute similarity vectors between words and attended regions, and globally."""
 
-    sharpness: PositiveFloat = Field(9.0, description="lambda: factor on attention before its softmax")
+    sharpness: PositiveFloat = Field(9.0, description="lambda: inverse temperature of the attention's softmax")
     width: PositiveInt = Field(256, description="dimension of a similarity vector")
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.4, description="dropout in the attention that summarises a whole set"
+        0.4, description="dropout probability in the attention that summarises a whole set"
     )
 
 
 class SgrSettings(SgrafSettings):
-    """SGR: the vectors of similarity reason over their full graph; the node of the whole sets is scored."""
+    """SGR: graph reasoning over the similarity vectors (fully connected graph); the global node is scored."""
 
     network: ClassVar[str] = "goalgrid.retrieval.scorers.similarity:Sgr"
     kind: Literal["sgr"] = Field(description=KIND)
@@ -75,14 +75,14 @@ class SgrSettings(SgrafSettings):
 
 
 class SafSettings(SgrafSettings):
-    """SAF: a learnt filter weighs the vectors of similarity; their sum is scored."""
+    """SAF: a learnt filter weights the similarity vectors, and their sum is scored."""
 
     network: ClassVar[str] = "goalgrid.retrieval.scorers.similarity:Saf"
     kind: Literal["saf"] = Field(description=KIND)
 
 
 class OwnScorerSettings(UserModuleSettings, ScorerSettings):
-    """A scorer of the user's own. It reads sets of vectors: regions of an image, words of a caption."""
+    """A user-defined scorer, which reads sets of vectors: regions of an image and words of a caption."""
 
     network: ClassVar[str] = "goalgrid.retrieval.own_networks:OwnScorer"
     of: ClassVar[UserModuleKind] = "scorer"
@@ -94,7 +94,7 @@ AnyScorer = Annotated[
     Field(discriminator="kind"),
 ]
 
-FUSION = "which fusion encoder; changing it drops the previous one's settings"
+FUSION = "fusion encoder; changing it resets the previous fusion encoder's settings"
 
 
 class FusionSettings(Settings):
@@ -104,17 +104,17 @@ class FusionSettings(Settings):
 
     @property
     def file(self) -> PretrainedFile | None:
-        """The file of weights with which the whole model begins; None: its parts begin by themselves."""
+        """The checkpoint that initialises the whole model; None if its parts are initialised separately."""
         return None
 
     @property
     def rerank_k(self) -> int:
-        """Number of a query's answers that a second stage reranks in the test; 0: there is no second stage."""
+        """Number of top results per query that a second stage reranks in the test; 0 without a second stage."""
         return 0
 
 
 class NoFusionSettings(FusionSettings):
-    """An image and a caption are compared in the joint space alone."""
+    """No fusion encoder: images and captions are compared only in the joint space."""
 
     kind: Literal["none"] = Field(default="none", description=FUSION)
 

@@ -1,4 +1,4 @@
-"""Settings of the text encoders: how a caption becomes vectors."""
+"""Settings of the text encoders, which embed captions."""
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -10,62 +10,66 @@ from goalgrid.grid.settings.pretrained_networks import PUBLISHED, RANDOM, TRAINS
 from goalgrid.grid.settings.user_modules import UserModuleKind, UserModuleSettings
 
 CALLED = (
-    "published: captions are cut at the network's own places, after the prompt exactly as written; plain: at "
-    "dataset.max_words, after the prompt and a blank"
+    "published: add the prompt exactly as written, and truncate captions to the network's maximum length; plain: add "
+    "the prompt and a space, and truncate captions to dataset.max_words"
 )
 UNCUT = 1_000_000
-"""More words than any caption has."""
-TEXT_ENCODER = "the text network; another choice drops the settings of the one before"
+"""Larger than the number of words in any caption."""
+TEXT_ENCODER = "text encoder; changing it resets the previous encoder's settings"
 
 
 class TextEncoderSettings(Settings):
-    """The settings that every text encoder has, beside `boundaries`."""
+    """Base class of the settings of text encoders; subclasses add `boundaries`."""
 
     network: ClassVar[str]
-    """What makes the encoder of the settings, a number of words, `model.dim` and folders of weights: `module:name`."""
+    """Factory of the encoder, as `module:name`; takes the settings, vocabulary size, `model.dim` and weight folders."""
     word_drop: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0)] = Field(
-        0.0, description="share of words masked, replaced or left out in training"
+        0.0, description="fraction of words that are masked, replaced or dropped in training"
     )
     preparation: Annotated[Literal["none", "x-vlm", "mmt"], IdentityDefault("none")] = Field(
         "none",
-        description="captions as a model's own code prepares them: x-vlm: lower case, no punctuation, 30 words; mmt: "
-        "lower case, a full stop at the end, 30 words",
+        description="caption preprocessing of a model's released code. x-vlm: lower case, no punctuation, 30 words; "
+        "mmt: "
+        "lower case, full stop at the end, 30 words",
     )
     max_words: Annotated[PositiveInt | None, Unit("words or word pieces"), IdentityDefault(None)] = Field(
-        default=None, description="longer captions are cut, where dataset.max_words is not less; none: by that alone"
+        default=None,
+        description="maximum caption length, in addition to dataset.max_words (the smaller one "
+        "applies); none: only "
+        "dataset.max_words applies",
     )
 
     def longest(self, dataset_words: int) -> int:
-        """Words or word pieces at which captions are cut, on a data set with this `max_words`."""
+        """Return the maximum caption length, in words or word pieces, for a data set with this `max_words`."""
         return min(dataset_words, self.max_words or dataset_words)
 
     def prompted(self, caption: str) -> str:
-        """Return the caption after its prompt, as the encoder reads it."""
+        """Return the caption with the prompt in front, as the encoder reads it."""
         return caption
 
     @property
     def tokenizer(self) -> Pretrained | None:
-        """The weights beside which the tokenizer lies whose pieces the encoder reads; None: it reads words."""
+        """The weights whose folder holds the encoder's tokenizer; None if the encoder reads words."""
         return self if isinstance(self, Pretrained) and self.weights != RANDOM else None
 
     @property
     def feature_network(self) -> "TransformerSettings | None":
-        """A network that does not run in training, because its features are computed before; None: there is none."""
+        """The frozen network whose features are computed once and cached; None if there is none."""
         return None
 
 
 class WordSettings(TextEncoderSettings):
-    """Settings of every encoder that embeds words of the training captions."""
+    """Base class of the settings of encoders with word embeddings learnt on the training captions."""
 
-    word_dim: Annotated[PositiveInt, Unit("values")] = Field(300, description="width of the word embeddings")
-    dropout: Dropout = Field(0.0, description="share of the values set to zero in training")
+    word_dim: Annotated[PositiveInt, Unit("values")] = Field(300, description="dimension of the word embeddings")
+    dropout: Dropout = Field(0.0, description="dropout probability")
     boundaries: Annotated[StrictBool, IdentityDefault(False)] = Field(
-        False, description="mark a caption's <start> and <end>"
+        False, description="add <start> and <end> tokens to each caption"
     )
 
 
 class BowSettings(WordSettings, PoolingSettings):
-    """Word embeddings, pooled: no order, and fast."""
+    """Bag of words: pooled word embeddings, which ignore word order."""
 
     network: ClassVar[str] = "goalgrid.retrieval.encoders.text:Bow"
     encoder: Literal["bow"] = Field(description=TEXT_ENCODER)
@@ -79,36 +83,37 @@ class GruSettings(WordSettings):
 
 
 class BiGruSettings(WordSettings, PoolingSettings):
-    """A GRU read in both directions, its states averaged over directions and pooled over words."""
+    """A bidirectional GRU, whose states are averaged over directions and pooled over words."""
 
     network: ClassVar[str] = "goalgrid.retrieval.encoders.text:BiGru"
     encoder: Literal["bigru"] = Field(description=TEXT_ENCODER)
 
 
 class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
-    """A `transformers` text network, its token states projected and pooled. With random weights it reads words."""
+    """A `transformers` text network, with token states projected and pooled. With random weights it reads words."""
 
     network: ClassVar[str] = "goalgrid.retrieval.encoders.text:Transformer"
     boundaries: ClassVar[bool] = True
     encoder: Literal["transformer"] = Field(default="transformer", description=TEXT_ENCODER)
-    frozen: StrictBool = Field(False, description="the backbone does not learn, and its features are cached")
+    frozen: StrictBool = Field(False, description="freeze the backbone and cache its features")
     trains: Annotated[Trains, IdentityDefault(None)] = Field(None, description=TRAINS)
     output: Annotated[Literal["states", "projected"], IdentityDefault("states")] = Field(
         "states",
-        description="a state a word piece; or the network's own vector: that which two towers compare, or that of a "
-        "sentence-transformers folder (pooling and dense layers)",
+        description="output of the backbone. states: one state per word piece; projected: the network's own "
+        "embedding, of a "
+        "two-tower network or of a sentence-transformers folder (with its pooling and dense layers)",
     )
     head: Annotated[Literal["linear", "none"], IdentityDefault("linear")] = Field(
-        "linear", description="the trained layer on the backbone's vectors; none: they are the embeddings"
+        "linear", description="trained layer on the backbone's vectors; none: use these vectors as embeddings"
     )
     init: Annotated[Literal["xavier", "torch"], IdentityDefault("xavier"), HAS_HEAD] = Field(
-        "torch", description="first weights of the projection: PyTorch's own, or VSE++'s"
+        "torch", description="initialisation of the projection. torch: PyTorch's default; xavier: as in VSE++"
     )
     call: Annotated[Call, IdentityDefault("plain")] = Field("plain", description=CALLED)
     prompt: Annotated[str, IdentityDefault("")] = Field(
         "",
-        description="words put before every caption; published: those that the weights' "
-        "config_sentence_transformers.json has by default, if any",
+        description="text put in front of every caption; published: the default prompt in the weights' "
+        "config_sentence_transformers.json, if any",
     )
 
     @model_validator(mode="before")
@@ -122,7 +127,7 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
         return self
 
     def longest(self, dataset_words: int) -> int:
-        """Word pieces at which captions are cut; as published, only `max_words` or the network's places cut them."""
+        """Return the maximum caption length in word pieces; a published call ignores the data set's `max_words`."""
         return self.max_words or UNCUT if self.call == PUBLISHED else super().longest(dataset_words)
 
     def prompted(self, caption: str) -> str:
@@ -136,13 +141,13 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
 
 
 class OwnTextSettings(UserModuleSettings, TextEncoderSettings):
-    """A text encoder of the user's own, which reads words of the training captions."""
+    """A user-defined text encoder, which reads words of the training captions' vocabulary."""
 
     network: ClassVar[str] = "goalgrid.retrieval.own_networks:text_encoder"
     of: ClassVar[UserModuleKind] = "text encoder"
     encoder: Literal["own"] = Field(description=TEXT_ENCODER)
     boundaries: Annotated[StrictBool, IdentityDefault(False)] = Field(
-        False, description="mark a caption's <start> and <end>"
+        False, description="add <start> and <end> tokens to each caption"
     )
 
 

@@ -1,7 +1,7 @@
-"""Encoders and scorers of the user's own, with the parameters that they declare; and how settings find them.
+"""User-defined encoders, scorers and poolings, their declared parameters, and how settings look them up.
 
-Settings that name something of the user's own are validated with the grid's catalogue as pydantic's context
-(`catalog.Catalog.validated`), and hold what their name meant there. Without a context, only shipped names are known.
+Settings that name a user-defined component are validated with the grid's catalogue as pydantic's context
+(`catalog.Catalog.validated`), and keep the component found there. Without a context, only built-in names are known.
 """
 
 import sys
@@ -17,27 +17,27 @@ from goalgrid.grid.settings.base import Settings
 
 UserModuleKind = Literal["image encoder", "text encoder", "scorer"]
 ReadsImages = Literal["pictures", "features", "regions"]
-"""What an own image encoder reads: pixels, or features that the user computed: a vector an image, or several."""
+"""Input of a user-defined image encoder: pixels, or precomputed features with one or several vectors per image."""
 
 
 @dataclass(frozen=True)
 class UserModule:
-    """A pooling, an encoder or a scorer of the user's own."""
+    """A user-defined pooling, encoder or scorer."""
 
     network: Any
-    """Its class, a `torch.nn.Module`; a pooling or scorer without weights may be a function."""
+    """Its class, a subclass of `torch.nn.Module`; a pooling or scorer without weights may also be a function."""
     parameters: Mapping[str, Parameter]
-    """What its constructor, or the function, takes beside what goalgrid gives it."""
+    """Parameters of its constructor, or of the function, in addition to the arguments that goalgrid passes."""
     on: ReadsImages = "pictures"
 
 
 def registered(context: Any, kind: str) -> Mapping[str, Any]:
-    """Return what the catalogue in a validation's context registers of this kind, by name; without one, nothing."""
+    """Return the components of this kind registered in the context's catalogue, by name; empty without a context."""
     return context["catalog"].registered(kind) if context else {}
 
 
 def completed(part: str, declared: Mapping[str, Parameter], values: Mapping[str, Value]) -> dict[str, Value]:
-    """Return all declared parameters of a user's own part, defaults filled in; ValueError: a name or value is wrong."""
+    """Return the values of all declared parameters, including defaults; raise a ValueError if one is wrong."""
     complete = {name: parameter.default for name, parameter in declared.items()}
     for name, value in values.items():
         if name not in declared:
@@ -50,21 +50,21 @@ def completed(part: str, declared: Mapping[str, Parameter], values: Mapping[str,
 
 
 class WrongReturn(UserError):
-    """A user's own part returned a value that cannot be learnt from."""
+    """A user-defined component returned a value that cannot be trained on."""
 
 
 def file_of(defined: Any) -> str:
-    """The file of a function or class, else the name of its module."""
+    """Return the file of a function or class, or the name of its module if it has no file."""
     return str(getattr(sys.modules.get(defined.__module__), "__file__", defined.__module__))
 
 
 def in_its_file(part: str, defined: Any) -> str:
-    """A user's own part, a function or class, with its file: `scorer 'late' in /home/me/late.py`."""
+    """Return a user-defined component's name followed by its file: `scorer 'late' in /home/me/late.py`."""
     return f"{part} in {file_of(defined)}"
 
 
 def check_shape(part: str, defined: Any, value: Any, of: str, *expected: tuple[int, ...]) -> None:
-    """Check that a user's own part returned floating-point numbers in a tensor of one of the expected shapes."""
+    """Raise a WrongReturn unless a user-defined component returned a floating-point tensor of an expected shape."""
     tensor = hasattr(value, "requires_grad")  # numpy's arrays have a shape and a dtype, too
     given = tuple(value.shape) if tensor else "None" if value is None else type(value).__name__
     if given in expected and value.dtype.is_floating_point:
@@ -78,7 +78,7 @@ def check_shape(part: str, defined: Any, value: Any, of: str, *expected: tuple[i
 
 
 def _mean_of_loss(part: str, given: tuple[int, ...] | str, expected: tuple[tuple[int, ...], ...]) -> str:
-    """The advice for a loss with a mean too many or too few, without the sizes of a batch; else empty."""
+    """Advice for a loss that reduces too much or too little, without batch sizes; empty in other cases."""
     if not part.startswith("objective ") or isinstance(given, str) or given in expected:
         return ""
     if () in expected:
@@ -96,7 +96,7 @@ def _mean_of_loss(part: str, given: tuple[int, ...] | str, expected: tuple[tuple
 
 
 def check_gradient(part: str, defined: Any, of: str, *values: Any) -> None:
-    """Check that a gradient flows through something of what a user's own part returned, all of it tensors."""
+    """Raise a WrongReturn if no tensor that a user-defined component returned carries a gradient."""
     if not any(value.requires_grad for value in values):
         raise WrongReturn(
             f"{in_its_file(part, defined)} gives a value without a gradient for {of}, so nothing would learn; it "
@@ -105,12 +105,12 @@ def check_gradient(part: str, defined: Any, of: str, *values: Any) -> None:
 
 
 class UserModuleSettings(Settings):
-    """Which encoder or scorer of the user's own it is, and all its parameters, defaults filled in."""
+    """The name of a user-defined encoder or scorer, and the values of all its parameters, including defaults."""
 
     of: ClassVar[UserModuleKind]
-    name: str = Field(description="of your own encoders or scorers, the name that its decorator gives it")
+    name: str = Field(description="name of your own encoder or scorer, as given to its decorator")
     parameters: dict[str, Value] = Field(
-        {}, validate_default=True, description="values of the parameters that its decorator declares"
+        {}, validate_default=True, description="values of the parameters declared by its decorator"
     )
 
     _module: UserModule = PrivateAttr()
@@ -139,5 +139,5 @@ class UserModuleSettings(Settings):
 
     @property
     def user_module(self) -> UserModule:
-        """The encoder or scorer that the name meant when the settings were validated."""
+        """The encoder or scorer that the name referred to when the settings were validated."""
         return self._module

@@ -77,7 +77,7 @@ def test_no_verb_runs_a_strangers_code(
     ended = goalgrid(*words, *(("--here",) * (words[0] == "resume")), runs=theirs.path, folder=tmp_path)
     assert ended.returncode == 2
     assert f"runs code you have not approved on this machine: {tmp_path / 'theirs.py'}, 10 lines" in ended.stderr
-    assert "--trust-code runs it" in ended.stderr
+    assert "to run it and approve it for later, add --trust-code" in ended.stderr
     assert ("theirs: 2 trials: 2 planned" in ended.stdout) is (words[0] == "status")
     assert not ran.exists()
 
@@ -114,8 +114,8 @@ def test_trusted_code_is_the_text_of_the_grid_not_what_lies_at_its_path(
     at_the_path.write_text(LOSS.format(ran=str(tmp_path / "other")), encoding="utf-8")
     file = str(theirs.grid("theirs").grid)
     planned = goalgrid("plan", "theirs", "--trust-code", runs=theirs.path)
-    which = "the grid's text runs, as you never named the file."
-    assert f"warning: {at_the_path} is not as grid {file!r} has it: {which}" in planned.stderr
+    which = "the text saved with the grid runs, since no grid of yours names the file."
+    assert f"warning: {at_the_path} differs from the text saved with grid {file!r}: {which}" in planned.stderr
     for words in (("theirs",), (file,), (file, "--trust-code")):  # the flag is remembered for the text alone
         assert goalgrid("plan", *words, runs=theirs.path).returncode == 0
     assert ran.exists()
@@ -131,7 +131,7 @@ def test_a_text_that_one_never_named_runs_not_even_at_a_path_of_ones_own(
     assert goalgrid("plan", str(tmp_path / "theirs.toml"), runs=tmp_path / "mine").returncode == 0
     status = goalgrid("status", "theirs", runs=theirs.path)
     assert status.returncode == 3, "the file as it is here"
-    assert "has it: the file runs." in status.stderr
+    assert "grid.toml': the file runs." in status.stderr
     assert not ran.exists()
     mine.unlink()
     assert goalgrid("status", "theirs", runs=theirs.path).returncode == 2

@@ -124,7 +124,7 @@ def test_a_wrong_type_of_an_objective_parameter_is_an_error() -> None:
         ("resources.gpu=false", "resources.gpu: it should be a number (got 'false')"),
         (
             "resources.gpu=1.5",
-            "resources.gpu: it should be a share of one GPU, up to 1, or a whole number of GPUs (got 1.5)",
+            "resources.gpu: it should be a fraction of one GPU, up to 1, or a whole number of GPUs (got 1.5)",
         ),
         ("train.mean_loss=yes", "train.mean_loss: it should be true or false (got 'yes')"),
         ("train.mean_loss=1", "train.mean_loss: it should be true or false (got 1)"),

@@ -152,10 +152,10 @@ def test_an_own_encoder_is_chosen_with_its_parameters_and_they_are_part_of_the_i
         (
             NETS.replace("shape, dim", "dim, shape"),
             "",
-            "Net.__init__ takes (dim, shape, width); it begins with shape, dim",
+            "Net.__init__ takes (dim, shape, width); its first arguments must be shape, dim",
         ),
-        (NETS.replace("self, images", "self"), "", "Net.forward takes (); it takes (images)"),
-        (NETS.replace("Net(Module)", "Net"), "", "Net is no class that derives from torch.nn.Module"),
+        (NETS.replace("self, images", "self"), "", "Net.forward takes (); it must take (images)"),
+        (NETS.replace("Net(Module)", "Net"), "", "Net is not a subclass of torch.nn.Module"),
         (NETS.replace('"net"', '"mine"'), "", "the name 'mine' is taken, by"),
     ],
 )
@@ -197,13 +197,13 @@ def test_an_own_scorer_is_chosen_with_its_parameters_and_they_are_part_of_the_id
         (
             SCORER.replace("words, ", ""),
             "",
-            "late takes (images, regions, lengths, sharpness); it begins with images, ",
+            "late takes (images, regions, lengths, sharpness); its first arguments must be images, ",
         ),
         (SCORER.replace("*, sharpness", "*, sharp"), "", "sharpness is declared, but late takes no sharpness"),
         (
             SCORER.replace("def late(images, regions, words, lengths, *, sharpness)", "class Late"),
             "",
-            "Late is no class that derives from torch.nn",
+            "Late is not a subclass of torch.nn",
         ),
         (SCORER, "model.text.pooling=mean", "scorer own reads sets of vectors: set model.text.pooling = none"),
     ],
@@ -215,7 +215,7 @@ def test_a_mistake_with_an_own_scorer_is_one_message(text: str, more: str, said:
 
 
 def test_a_scorer_of_sets_refuses_an_own_encoder_by_name(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"scorer scan reads sets of vectors, and the image encoder 'net'"):
+    with pytest.raises(UserError, match=r"scorer scan reads sets of vectors, but your own image encoder 'net'"):
         expand(own_grid(tmp_path, NETS, "recipes=scan-t2i", "model.image.encoder=own", "model.image.name=net"))
 
 
@@ -280,7 +280,7 @@ WRONG = {
     "a positional parameter": (MINE.replace("*, tau", "tau, beta"), "mine takes beta, which is not declared; add beta"),
     "a parameter of ours": (
         MINE.replace("tau", "mining"),
-        "mining is a parameter that the program gives to objectives",
+        "mining is a parameter that goalgrid adds to objectives",
     ),
     "no Parameter": (MINE.replace('Parameter(10.0, "steepness")', "10.0"), "tau = 10.0 is not a goalgrid.Parameter"),
     "a text without choices": (MINE.replace("10.0", '"steep"'), "a text parameter needs choices"),
@@ -294,7 +294,7 @@ WRONG = {
     ),
     "a pooling of other arguments": (
         HEAD + '@goalgrid.pooling("mine")\ndef mine(x, mask):\n    return x\n',
-        "pooling 'mine': mine takes (x, mask); it begins with values, present",
+        "pooling 'mine': mine takes (x, mask); its first arguments must be values, present",
     ),
     "a pooling of ours": (
         HEAD + '@goalgrid.pooling("max")\ndef mine(values, present):\n    return values\n',
@@ -304,7 +304,10 @@ WRONG = {
         MINE.replace('"mine",', '"mine", on="score",'),
         "unknown value 'score' of on. Did you mean 'scores'?",
     ),
-    "a module next to it": (f"import helper\n{MINE}", "line 1: 'helper' is next to the file and would not go to the"),
+    "a module next to it": (
+        f"import helper\n{MINE}",
+        "line 1: 'helper' is next to the file and would not be sent to the",
+    ),
     "a relative import": (
         f"from . import helper\n{MINE}",
         "line 1: a relative import cannot be followed; import the names themselves from an installed module",
@@ -375,7 +378,7 @@ def test_an_installed_package_is_used_by_the_name_of_its_entry_point(
     assert entry.source == "lab_of_mine.losses"
     assert load(str(tmp_path / "g.toml")) == grid
     elsewhere = grid.uses[0].model_copy(update={"source": "0"})
-    with pytest.raises(UserError, match="another version of the package 'my-lab' is installed here"):
+    with pytest.raises(UserError, match="the package 'my-lab' is installed here in another version"):
         Catalog.of([elsewhere])
 
 

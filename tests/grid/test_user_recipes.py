@@ -146,11 +146,11 @@ def test_an_own_ensemble_waits_for_its_members(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ('ensemble = ["cnn-bow"]', r"ensemble = \['cnn-bow'\] is no list of two or more recipes, each named once"),
-        ('ensemble = "cnn-bow"', "ensemble = 'cnn-bow' is no list of two or more recipes"),
-        ('ensemble = ["cnn-bow", "cnn-bow"]', "each named once"),
+        ('ensemble = ["cnn-bow"]', r"ensemble = \['cnn-bow'\] is not a list of two or more different recipes"),
+        ('ensemble = "cnn-bow"', "ensemble = 'cnn-bow' is not a list of two or more different recipes"),
+        ('ensemble = ["cnn-bow", "cnn-bow"]', "list of two or more different recipes"),
         ('ensemble = ["cnn-bow", "cnn-gruu"]', "unknown recipe 'cnn-gruu'.*Did you mean 'cnn-gru'"),
-        ('ensemble = ["cnn-bow", "scan-tiny"]', "its member 'scan-tiny' is an ensemble itself"),
+        ('ensemble = ["cnn-bow", "scan-tiny"]', "its member 'scan-tiny' is itself an ensemble"),
         ('ensemble = ["cnn-bow", "cnn-gru"]\ntrain.epochs = 3', "trains nothing, so it has no train"),
         ('ensemble = ["cnn-bow", "cnn-gru"]\nextends = "cnn-gru"', "trains nothing, so it has no extends"),
         ('ensemble = ["cnn-bow", "both"]', "extend or start from one another"),

@@ -233,7 +233,7 @@ def test_a_grid_fine_tunes_a_published_checkpoint(verb: Verb, few_pictures: Path
     assert {trial["trial"] for trial in again["reasons"]} == {home.trials()[0].trial_id}  # the content is what counts
     for change, said in {
         "train.starts_from=file:/nowhere": r"'file:/nowhere': /nowhere cannot be read",
-        "train.starts_from=x": r"it should be file:PATH, the file of a published checkpoint",
+        "train.starts_from=x": r"it should be file:PATH, where PATH is a published checkpoint",
         f"train.starts_from=file:{grid}": r"tuned\.toml cannot be read: it is damaged, or torch.save",
         "model.dim=32": r"does not fit this recipe and these words.*\n.*img_enc\.fc\.weight is \(16, ",
         "train.epochs=0": r"trains nothing that starts from a model\. Evaluate it: goalgrid evaluate",

@@ -119,7 +119,7 @@ FIRST_TRIES = {
     "ids in a layer": (
         f'@goalgrid.text_encoder("mine")\n{MODULE}    def __init__(self, words, dim):\n        super().__init__()\n'
         f"{LINE.format(9)}    def forward(self, ids, lengths):\n        return self.line(ids)",
-        r"line 11: return self\.line\(ids\)\).*\. Embed ids first, by torch\.nn\.Embedding\(words, width\)",
+        r"line 11: return self\.line\(ids\)\).*\. Embed the ids first with torch\.nn\.Embedding\(words, width\)",
     ),
 }
 
