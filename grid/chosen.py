@@ -1,4 +1,4 @@
-"""What validation chose for a cell: the points of a search, what each reached, and the choice among them."""
+"""The result of a cell's hyper-parameter search: its points, their validation values, and the chosen point."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from goalgrid.grid.syntax import Scalar
 
 
 class EarlierSearches(NamedTuple):
-    """Counts of searches that ended before the present one began, and of their search trials beyond its own."""
+    """Numbers of searches that ended before the present one began, and of their search trials not shared with it."""
 
     searches: int = 0
     trials: int = 0
@@ -24,23 +24,23 @@ class EarlierSearches(NamedTuple):
 
 @dataclass(frozen=True)
 class Tried:
-    """A point of a cell's search whose trial is done, stopped or diverged, and what validation said of it."""
+    """A search point whose trial is done, stopped or diverged, with its validation value."""
 
     trial: str
     point: Point
-    """Values of the settings that the cell reads."""
+    """Values of the settings that have an effect on the cell."""
     value: float
-    """-inf: its trial diverged."""
+    """Validation metric; -inf if its trial diverged."""
     done: bool = True
-    """False: its trial was stopped, behind others, or diverged."""
+    """Whether its trial ran to the end; False if it was stopped early or diverged."""
     epochs: int = 0
     """Epochs that its trial trained."""
     of: int = 0
-    """Epochs of a whole training."""
+    """Epochs of a full training run."""
     default: bool = False
-    """Whether the cell has these values without a search."""
+    """Whether these are the cell's default values."""
     confirmed: Mapping[str, float] = field(default_factory=dict)
-    """Validation of the trials that confirm it and are done or diverged, by id; -inf: it diverged."""
+    """Validation metric of each confirming trial that is done or diverged, by id; -inf if it diverged."""
 
     @property
     def diverged(self) -> bool:
@@ -53,38 +53,38 @@ class Tried:
 
     @property
     def rank(self) -> tuple[bool, int, float, float]:
-        """Rank among confirmed points: no collapse, then more seeds with a result, then their mean."""
+        """Sort key among confirmed points: finite mean first, then more seeds with a result, then a higher mean."""
         return self.mean > -math.inf, len(self.confirmed), self.mean, self.value
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A cell's choice: the best point by validation, the first of a tie; a stopped one only where no trial is done.
+    """A cell's choice: the point with the best validation value; in a tie, the first.
 
-    Of confirmed points it is the best by the mean over seeds.
+    Stopped points are chosen only if no trial is done. Among confirmed points, the mean over seeds decides.
     """
 
     by: str
     draws: int
-    """Points that the grid asks for."""
+    """Number of points that the grid asks for."""
     points: int
-    """Points that differ for this cell: those that differ in a setting that it does not read are one."""
+    """Number of distinct points for this cell; points that differ only in settings without effect count once."""
     tried: tuple[Tried, ...]
-    """The points whose trial is done, stopped or diverged, in the order in which they were drawn."""
+    """The points whose trial is done, stopped or diverged, in the order of the draws."""
     missing: Mapping[str, int] = field(default_factory=dict)
-    """How many of `draws` were not tried, by the reason: unread, failed or impossible."""
+    """Number of `draws` that were not tried, by reason: unread, failed or impossible."""
     earlier: EarlierSearches = field(default_factory=EarlierSearches)
-    """Earlier searches of the grid, with test results known when this search began."""
+    """Earlier searches of the grid whose test results were known when this search began."""
     confirm: int = 0
-    """How many of the best points are trained again; 0: the search seed alone decides."""
+    """Number of best points that are trained with further seeds; 0: only the search seed decides."""
     confirm_seeds: int = 0
-    """With how many further seeds."""
+    """Number of further seeds per confirmed point."""
     search: str = ""
-    """`search 2 of 3`; empty where it is the only one of its cell."""
+    """`search 2 of 3`; empty if the cell has only one search."""
 
     @property
     def possible(self) -> Sequence[Tried]:
-        """The points that may be chosen at all."""
+        """The points that can be chosen: those that did not diverge."""
         return [tried for tried in self.tried if not tried.diverged]
 
     @property
@@ -97,12 +97,12 @@ class Chosen:
 
     @property
     def epochs(self) -> tuple[int, int]:
-        """Epochs that its search trials trained, and those of whole trainings."""
+        """Epochs that its search trials trained, and the epochs of as many full training runs."""
         return sum(tried.epochs for tried in self.tried), sum(tried.of for tried in self.tried)
 
     @property
     def candidates(self) -> Sequence[Tried]:
-        """The points that are confirmed, the best of the search first; a single one needs no confirmation."""
+        """The points to confirm, best first; empty if there is only one, which needs no confirmation."""
         best = sorted(self._rivals, key=lambda tried: -tried.value)[: self.confirm]  # the first of several
         return best if len(best) > 1 else []
 
@@ -114,17 +114,17 @@ class Chosen:
 
     @property
     def value(self) -> float:
-        """Value that chose the best point: its mean over seeds if it is confirmed, else its value in the search."""
+        """The value by which the best point was chosen: its mean over seeds if confirmed, else its search value."""
         return self.best.mean
 
     @property
     def default(self) -> Tried | None:
-        """The point of the default, unless it was not tried."""
+        """The point with the default values; None if it was not tried."""
         return next((tried for tried in self.tried if tried.default), None)
 
     @property
     def gain(self) -> float | None:
-        """By how much the best point leads the default on the seeds that both have; None: the default has no value."""
+        """Difference between the best point and the default on their common seeds; None if the default has no value."""
         if self.default is None or self.default.diverged:
             return None
         both = self.default.confirmed and self.best.confirmed and self.default.mean > -math.inf
@@ -136,18 +136,18 @@ class Chosen:
 
     @property
     def runner_up(self) -> Tried | None:
-        """The best of the others that may be chosen, if there are any."""
+        """The second-best point that could be chosen; None if there is only one."""
         others = [tried for tried in self.candidates or self._rivals if tried is not self.best]
         return max(others, key=lambda tried: tried.rank, default=None)
 
     @property
     def margin(self) -> float | None:
-        """By how much the best point leads, in units of the metric."""
+        """Difference between the best point and the runner-up, in units of the metric."""
         return _finite(self.best.mean - self.runner_up.mean) if self.runner_up else None
 
     @property
     def edges(self) -> list[str]:
-        """The settings whose chosen number is the smallest or the largest of three or more that were tried."""
+        """The settings whose chosen value is the smallest or largest of three or more tried values."""
         at_edge = list[str]()
         for name, value in self.best.point:
             numbers = self._values(name)
@@ -156,12 +156,12 @@ class Chosen:
         return at_edge
 
     def range(self, name: str) -> str:
-        """`1 to 40`: the least and the most that was tried of a setting that is a number."""
+        """Return the range of tried values of a numeric setting: `1 to 40`."""
         numbers = self._values(name)
         return f"{min(numbers)} to {max(numbers)}"
 
     def _values(self, name: str) -> set[Scalar]:
-        """What was tried of a setting; the default may have no value."""
+        """The tried values of a setting; the default may lack one."""
         return {value for tried in self.tried for setting, value in tried.point if setting == name}
 
     def to_dict(self) -> dict[str, Any]:
@@ -194,5 +194,5 @@ class Chosen:
 
 
 def _finite(value: float) -> float | None:
-    """The value for JSON, which has no infinity: None of a trial that diverged."""
+    """The value, or None if it is infinite (a diverged trial), because JSON has no infinity."""
     return value if math.isfinite(value) else None

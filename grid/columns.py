@@ -1,4 +1,4 @@
-"""The columns of tables of captions, as a grid file or the command line names them: `image = "filepath"`."""
+"""Columns of caption tables, as given in a grid file or on the command line: `image = "filepath"`."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -9,22 +9,22 @@ from goalgrid.grid.errors import UserError, check_known
 Role = Literal["image", "captions", "split"]
 ROLES: dict[Role, str] = {
     "image": "the image's file name, or its bytes",
-    "captions": "a caption, or several; a list of columns where each has one",
+    "captions": "one caption or several; if each column has one caption, a list of columns",
     "split": "train, val or test",
 }
 EXTRA = "extra"
-"""The role of columns that an objective reads, a number a caption."""
+"""The role of columns that an objective reads, with one number per caption."""
 Columns = tuple[tuple[str, tuple[str, ...]], ...]
-"""(role, names) of the columns that a user names; roles that are left out are told by the columns' names."""
+"""(role, names) pairs given by the user; columns of other roles are recognised by their names."""
 
 
 def columns_of(named: Mapping[Any, str | list[str]] | None) -> Columns:
-    """Return the columns of a table of a grid file."""
+    """Convert the `columns` table of a grid file."""
     return tuple((role, (names,) if isinstance(names, str) else tuple(names)) for role, names in (named or {}).items())
 
 
 def from_command_line(entries: Iterable[str]) -> Columns:
-    """Read the columns of entries ROLE=COLUMN; a role that is given again has several.
+    """Parse entries ROLE=COLUMN; a repeated role has several columns.
 
     >>> from_command_line(["image=filepath", "captions=c0", "captions=c1"])
     (('image', ('filepath',)), ('captions', ('c0', 'c1')))
@@ -51,5 +51,5 @@ def to_toml(columns: Columns) -> str:
 
 
 def with_extra(columns: Columns, extra: tuple[str, ...]) -> Columns:
-    """The columns, and those that an objective reads."""
+    """Add the columns that an objective reads."""
     return (*columns, (EXTRA, extra)) if extra else columns

@@ -1,4 +1,4 @@
-"""The names that a grid file may use, and the problems of its names and values."""
+"""Check the names and values of a grid file."""
 
 import json
 from collections import Counter
@@ -22,7 +22,7 @@ from goalgrid.grid.settings.user_modules import UserModuleKind
 from goalgrid.grid.validation_messages import explain, models_in
 
 PARENTS = ("train.starts_from", "train.ranker", "train.ranker_objective")
-"""Settings that say from which other trial or checkpoint a trial comes."""
+"""Settings that make a trial depend on another trial or checkpoint."""
 
 
 def dotted_names(known: Catalog = catalog.SHIPPED) -> list[str]:
@@ -38,7 +38,7 @@ def dotted_names(known: Catalog = catalog.SHIPPED) -> list[str]:
 
 
 def fields_in(prefix: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
-    """Yield the dotted name of every field with the model that has it; descend into fields that hold models."""
+    """Yield the dotted name of each field with the model that defines it, including fields of nested models."""
     for name, field in model.model_fields.items():
         inner = models_in(field.annotation)
         for part in inner:
@@ -48,7 +48,7 @@ def fields_in(prefix: str, model: type[BaseModel]) -> Iterator[tuple[str, type[B
 
 
 def mistakes(content: GridDocument) -> list[str]:
-    """Return the mistakes that the grid's model cannot see: unknown names, repeated values, wrong values."""
+    """Return the mistakes that the grid's schema cannot detect: unknown names, repeated values, wrong values."""
     return [
         *_of_seeds(content), *_unknown_names(content), *_of_evaluations(content), *_doubled(content),
         *_wrong_values(content), *_of_select(content),
@@ -56,9 +56,9 @@ def mistakes(content: GridDocument) -> list[str]:
 
 
 def wrong_settings(content: GridDocument, known_problems: Sequence[str]) -> list[str]:
-    """Return a message for each value that a section of a trial refuses, before the expansion meets it.
+    """Return a message for each value that is invalid in its section of a trial's settings.
 
-    `known_problems`: settings that they name are left out.
+    Settings named in `known_problems` are skipped.
     """
     known = [
         name for name in dotted_names(content.catalog) if not any(f"{name}: " in problem for problem in known_problems)
@@ -82,7 +82,7 @@ def wrong_settings(content: GridDocument, known_problems: Sequence[str]) -> list
 def _refused(
     recipes: Sequence[str], of_all: Mapping[str, Any], name: str, value: Any, known: Catalog
 ) -> list[list[str]]:
-    """Return the problems of a value, recipe by recipe, given the values that are set for all cells."""
+    """The problems of a value for each recipe, given the values that are set for all cells."""
     section, refused = name.partition(".")[0], list[list[str]]()
     for recipe in recipes if section in SECTIONS else ():
         refused.append([])
@@ -94,7 +94,7 @@ def _refused(
 
 
 def _of_seeds(content: GridDocument) -> list[str]:
-    """A text among the seeds, or a budget of a grid that has no need of it."""
+    """Report texts among the seeds, and a budget of a grid with a list of seeds."""
     seeds = content.values("seeds")
     if seeds == [UNTIL_RESOLVED]:
         return []
@@ -136,13 +136,13 @@ def _unknown_names(content: GridDocument) -> list[str]:
 
 
 def _joined(axis: str, name: str) -> str:
-    """Say how several names are given, of names that a comma joins."""
+    """The message for several names joined by commas in one text."""
     names = json.dumps([part.strip() for part in name.split(",") if part.strip()], separators=(",", ":"))
-    return f"unknown {axis[:-1]} {name!r}: several are a list, '{axis}={names}'"
+    return f"unknown {axis[:-1]} {name!r}: give several as a list, '{axis}={names}'"
 
 
 def _of_select(content: GridDocument) -> list[str]:
-    """Settings that no cell can choose for itself, or that the grid gives in another place, too; fields unread."""
+    """Report settings that [select] cannot choose or that are also set elsewhere, and fields without effect."""
     select, reader = content.table("select"), {"grace": "stop", "factor": "stop", "confirm_seeds": "confirm"}
     forms = {"stop": 'select.stop = "asha"', "confirm": "select.confirm, e.g. select.confirm = 3"}
     unread = [name for name in reader if name in select and reader[name] not in select]
@@ -160,12 +160,12 @@ def _of_select(content: GridDocument) -> list[str]:
         elif last in CHOICES or name in PARENTS:
             problems.append(f"select.over: {name} is fixed by the recipe; name two recipes instead")
         others = [place for place, table in places.items() if isinstance(table, dict) and name in table]
-        problems += [f"{place} has {name}, which [select] chooses; leave it out of one of the two" for place in others]
+        problems += [f"{place} sets {name}, which [select] also chooses; remove one of the two" for place in others]
     return problems
 
 
 def _of_evaluations(content: GridDocument) -> list[str]:
-    """Data sets to evaluate on that nobody knows, and protocols that none of the grid's data sets has."""
+    """Report unknown evaluation data sets and protocols."""
     table, known = content.table("evaluate"), sorted({*catalog.names("datasets"), *content.table("data")})
     further, names = (
         [name for name in given if isinstance(name, str)] if isinstance(given := table.get(field), list) else []
@@ -180,7 +180,7 @@ def _of_evaluations(content: GridDocument) -> list[str]:
 
 
 def _doubled(content: GridDocument) -> list[str]:
-    """Values that an axis has more than once."""
+    """Report values that are repeated on an axis."""
     axes = {axis: content.values(axis) for axis in ("datasets", "recipes", "objectives", "seeds", "tables")}
     values = [(axis, value) for axis, values in axes.items() for value in values]
     values += [(f"sweep {name!r}", value) for name, value in content.swept()]
@@ -190,7 +190,7 @@ def _doubled(content: GridDocument) -> list[str]:
 
 
 def _wrong_values(content: GridDocument) -> list[str]:
-    """Values, set or swept, that are no protocol of a data set, no variant, or no value of an objective's parameter."""
+    """Report values that are not a valid protocol, variant or objective parameter."""
     datasets, axis, sweep = content.names("datasets"), content.names("objectives"), content.table("sweep")
     of_all = {**content.table("set"), **sweep, **content.over()}
     known_objectives = content.catalog.objectives

@@ -1,4 +1,4 @@
-"""A grid's first two stages: the text of a file, a preset or a command line, and its content in one form."""
+"""The first two stages of reading a grid: the text of a file or preset, and its normalised content."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -24,63 +24,63 @@ KINDS: dict[str, type] = {
     **dict.fromkeys(("recipe", "set", "sweep", "data", "weights", "checkpoints"), dict),
     **dict.fromkeys(("select", "resources", "reliability", "budget", "evaluate", "fair", "notes"), dict),
 }
-"""The fields of a grid file, with the kind of their values; for a list, a single value stands for a list of one."""
+"""The fields of a grid file with the types of their values; a single value is accepted in place of a list."""
 WORDS: dict[type, str] = {str: "text", list: "list", dict: "table"}
 STARTS_FROM, FILE = "train.starts_from", "file:"
-"""The setting that names a published checkpoint, and the prefix of its path in a grid file."""
+"""The setting for a published checkpoint, and the prefix of its path in a grid file."""
 
 
 class Text(NamedTuple):
     """The text of a grid file, a preset or a command line."""
 
     where: str
-    """The grid, for messages."""
+    """Description of the grid, for messages."""
     table: dict[str, Any]
     folder: Path = Path()
     extends: str | None = None
     trail: tuple[str, ...] = ()
-    """The grids that lead to this grid by what they extend, and the grid itself."""
+    """The chain of grids that extend one another, ending with this grid; used to detect cycles."""
 
 
 class GridDocument(NamedTuple):
-    """The content of a grid's texts, in one form: own recipes whole, files read; names and values not yet checked."""
+    """The normalised content of a grid, with recipes merged and files read; names and values are not yet checked."""
 
     where: str
     fields: dict[str, Any]
-    """Lists, tables and a name, each of the field's kind; and unknown keys."""
+    """Values by field, each of the type in `KINDS`, and unknown keys."""
     catalog: Catalog = SHIPPED
-    """What the texts may name."""
+    """The catalogue in which names are looked up."""
 
     def values(self, field: str) -> list[Any]:
-        """The list in this field; empty where there is none."""
+        """Return the list in this field; empty if the field is missing."""
         return list(self.fields.get(field, ()))
 
     def table(self, field: str) -> dict[str, Any]:
-        """The table in this field; empty where there is none."""
+        """Return the table in this field; empty if the field is missing."""
         return dict(self.fields.get(field, ()))
 
     def names(self, axis: str) -> list[str]:
-        """The texts among the values of an axis."""
+        """Return the values of an axis that are texts."""
         return [name for name in self.values(axis) if isinstance(name, str)]
 
     @property
     def placed(self) -> list[str]:
-        """The data sets that may have a place on this machine: those to train on, and those to evaluate on."""
+        """The data sets that may have a folder in [data]: those to train on, and those to evaluate on."""
         further = self.table("evaluate").get("datasets", ())
         return [*self.names("datasets"), *(further if isinstance(further, list) else ())]
 
     def swept(self) -> list[tuple[str, Any]]:
-        """Every swept value with its setting's name."""
+        """Return a (setting, value) pair for each swept value."""
         lists = {name: values for name, values in self.table("sweep").items() if isinstance(values, list)}
         return [(name, value) for name, values in lists.items() for value in values]
 
     def over(self) -> dict[str, Any]:
-        """The settings that [select] chooses, with their values; empty where there is none."""
+        """Return the settings that [select] chooses, with their candidate values; empty without [select]."""
         over = self.table("select").get("over")
         return over if isinstance(over, dict) else {}
 
     def tried(self) -> list[tuple[str, Any]]:
-        """Every value that [select] tries with its setting's name; of a distribution, its ends."""
+        """Return a (setting, value) pair for each value that [select] tries; for distributions, the two ends."""
         ranges = [
             (name, [*values.values()] if isinstance(values, dict) else [values]) for name, values in self.over().items()
         ]
@@ -89,12 +89,12 @@ class GridDocument(NamedTuple):
         ]
 
     def given(self) -> list[tuple[str, Any]]:
-        """Every value that is set, for all cells or for some, swept or tried, with its setting's name."""
+        """Return a (setting, value) pair for each value in [set], [[where]], [sweep] and [select]."""
         some = [pair for entry in self.values("where") for pair in entry["set"].items()]
         return [*self.table("set").items(), *some, *self.swept(), *self.tried()]
 
     def unchosen(self, names: Iterable[str]) -> Self:
-        """The content without a choice of these settings; without [select] if it chooses nothing else."""
+        """Remove these settings from [select]; remove [select] if nothing else remains in it."""
         if self.over().keys().isdisjoint(names := set(names)):
             return self
         over = {name: values for name, values in self.over().items() if name not in names}
@@ -102,7 +102,7 @@ class GridDocument(NamedTuple):
         return self._replace(fields=fields | ({"select": {**self.table("select"), "over": over}} if over else {}))
 
     def put(self, **fields: Any) -> Self:
-        """The content with other values in these fields."""
+        """Return the content with these fields replaced."""
         return self._replace(fields=self.fields | fields)
 
 
@@ -111,7 +111,7 @@ def parse(path: Path) -> dict[str, Any]:
 
 
 def read_text(source: str, folder: Path = Path(), before: tuple[str, ...] = ()) -> Text:
-    """The text of a preset, or of a grid file by its path in this folder; `before` are the grids that extend it."""
+    """Read a preset by name, or a grid file by its path relative to `folder`; `before`: the grids that extend it."""
     where, path = f"grid {source!r}", folder / user_path(source)
     place = os.path.realpath(path) if path.suffix == ".toml" else source
     if place in before:
@@ -131,7 +131,7 @@ def read_text(source: str, folder: Path = Path(), before: tuple[str, ...] = ()) 
 
 
 def content_of(text: Text) -> GridDocument:
-    """Return the content of a text over that of the grid that it extends, with the catalogue of what it may name."""
+    """Return a text's content merged over that of the grid it extends, with its catalogue."""
     content = _normal(text.table, text.where)
     if text.extends is not None:
         try:
@@ -142,7 +142,7 @@ def content_of(text: Text) -> GridDocument:
 
 
 def _normal(table: Mapping[str, Any], where: str) -> GridDocument:
-    """A text's content, with lists for single values, dotted names in [set] and [sweep], and values for ranges."""
+    """Normalise a text: single values to lists, tables in [set] and [sweep] to dotted names, ranges to values."""
     single = (bool, int, float, str, dict)
     fields: dict[str, Any] = {
         key: [value] if KINDS.get(key) is list and isinstance(value, single) else value for key, value in table.items()
@@ -163,7 +163,7 @@ def _normal(table: Mapping[str, Any], where: str) -> GridDocument:
 
 
 def _where(entry: Any, where: str) -> dict[str, Any]:
-    """An entry of [[where]], with its axes in a table of their own."""
+    """Normalise an entry of [[where]]: move its axes to the table `cells`."""
     if not isinstance(entry, dict) or not isinstance(entry.get("set", {}), dict):
         raise UserError(f"{where}: an entry of [[where]] should be a table, and so should its `set` (got {entry!r})")
     axes = entry.get("cells") or {axis: value for axis, value in entry.items() if axis != "set"}
@@ -171,16 +171,16 @@ def _where(entry: Any, where: str) -> dict[str, Any]:
 
 
 def unset(entries: Iterable[dict[str, Any]], names: Collection[str]) -> list[dict[str, Any]]:
-    """The entries of [[where]] without these settings, and without entries that set nothing else."""
+    """Remove these settings from the entries of [[where]], and drop entries that set nothing else."""
     rest = [{**entry, "set": {key: entry["set"][key] for key in entry["set"] if key not in names}} for entry in entries]
     return [entry for entry in rest if entry["set"]]
 
 
 def _extended(base: GridDocument, content: GridDocument) -> GridDocument:
-    """A content over that of the grid that it extends: tables are merged, lists and values replaced.
+    """Merge a grid over the grid that it extends: tables are merged, lists and values replaced.
 
-    What it sets is no longer swept, chosen or set for some cells, and the reverse. The name is its own, and so is a
-    recipe that extends another.
+    A setting in the extending grid's [set], [sweep] or [select] is removed from all of these in the extended grid, and
+    from its [[where]]. The name is not inherited, and neither is a recipe of equal name if the new one has `extends`.
     """
     recipes = content.table("recipe").items()
     anew = {name for name, recipe in recipes if isinstance(recipe, dict) and "extends" in recipe}
@@ -201,7 +201,7 @@ def _extended(base: GridDocument, content: GridDocument) -> GridDocument:
 
 
 def _with_catalog(content: GridDocument, folder: Path) -> GridDocument:
-    """Return the content with its catalogue: what it uses and the user's own recipes, read from their paths."""
+    """Add the catalogue to the content, with the grid's plug-ins and own recipes read from their paths."""
     problems = list[str]()
     tables = content.table("recipe")
 
@@ -241,7 +241,7 @@ def _with_catalog(content: GridDocument, folder: Path) -> GridDocument:
 
 
 def _with_places(content: GridDocument, folder: Path) -> GridDocument:
-    """The content with the paths of data and weights, which begin at the file's folder, as all its paths do."""
+    """Make the paths of data and weights absolute; relative paths start at the file's folder."""
 
     def absolute(path: Any) -> Any:
         return kept_path(path, folder) if isinstance(path, str) else path
@@ -254,7 +254,7 @@ def _with_places(content: GridDocument, folder: Path) -> GridDocument:
 
 
 def _with_checkpoints(content: GridDocument, folder: Path) -> GridDocument:
-    """The content with the hash of each published checkpoint in place of its path, and with the path beside."""
+    """Replace the path of each published checkpoint by its hash, and keep the path in `checkpoints`."""
     places = dict[str, str]()
 
     def hashed(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""From a grid to its trials: every combination of the axes, each with all its settings resolved and an id."""
+"""Expand a grid into its trials: one per combination of the axes, each with resolved settings and an id."""
 
 import fnmatch
 import re
@@ -23,30 +23,30 @@ from goalgrid.grid.settings import RANKED, TrialSettings, components
 from goalgrid.grid.syntax import Scalar
 
 Place = tuple[str, str, str, Draw]
-"""A cell by its data set, recipe, objective, and swept and tried values."""
+"""The key of a cell: data set, recipe, objective, and its swept and tried values."""
 BlockKey = tuple[str, str, Point]
-"""A block of a table by its data set, recipe and swept values."""
+"""The key of a table block: data set, recipe and swept values."""
 
 
 class Trial(NamedTuple):
-    """A cell with a seed. It is small, since a grid may have a million: the settings of a cell are kept once."""
+    """A cell with a seed. All trials of a cell share their settings, since a grid may have a million trials."""
 
     id: str
     shared: Shared
     seed: int
     parents: tuple[str, ...] = ()
-    """Ids of the trials that come first: an ensemble's members; or the trial that it starts from, and its ranker."""
+    """Ids of the trials that must finish first: an ensemble's members, or the start trial and the ranker."""
     ranker: str = ""
-    """The parent, if there is one, that ranks the training split for this one."""
+    """Id of the parent that ranks the training split; empty if there is none."""
 
     @property
     def epochs(self) -> int:
-        """Epochs of its training; 0: it trains nothing, as an ensemble or an imported record does."""
+        """Number of training epochs; 0 for ensembles and imported records."""
         return 0 if self.shared.members or self.shared.published else self.shared.train.epochs
 
     @property
     def settings(self) -> TrialSettings:
-        """All settings that its result depends on, put together at each call."""
+        """All settings that its result depends on; assembled at each access."""
         sections = self.shared._asdict()
         del sections["published"], sections["origin"]
         if sections.pop("members"):
@@ -57,7 +57,7 @@ class Trial(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One point of all axes but the seed: what one entry of a table averages over seeds."""
+    """One combination of all axes except the seed, i.e. one table entry, averaged over seeds."""
 
     dataset: str
     recipe: str
@@ -65,26 +65,26 @@ class Cell:
     swept: Point
     trials: tuple[Trial, ...]
     choices: tuple[Chosen, ...] = ()
-    """How validation chose settings of its trials, in each of its searches; empty: the grid gives all."""
+    """The choices of validation, one per search; empty without a search."""
 
     @property
     def published(self) -> str:
-        """The published checkpoint whose record this cell is; empty: its trials are trained here."""
+        """Name of the published checkpoint of an imported record; empty if the trials are trained here."""
         return self.trials[0].shared.published if self.trials else ""
 
     @property
     def noun(self) -> str:
-        """The noun for what its captions describe: `image`, or what its data set or models have in its place."""
+        """The noun for the items that its captions describe: `image`, unless its data set or model has another."""
         return catalog.noun(self.dataset, self.trials[0].shared.model if self.trials else None)
 
     @property
     def origin(self) -> Recipe:
-        """The recipe of its trials; of a paper's row that nobody trained, the shipped one."""
+        """The recipe of its trials; for a paper's row without trials, the shipped recipe."""
         return (self.trials[0].shared.origin if self.trials else None) or catalog.recipe(self.recipe)
 
     @property
     def axes(self) -> dict[str, Scalar]:
-        """The cell's value on every axis but the seed, by the names that filters use."""
+        """The cell's value on each axis except the seed, by the axis names used in filters."""
         return {"dataset": self.dataset, "recipe": self.recipe, "objective": self.objective, **dict(self.swept)}
 
     @property
@@ -93,24 +93,25 @@ class Cell:
 
 
 def block_title(block: BlockKey) -> str:
-    """`fc-bow on flickr8k, objective.tau = 10`."""
+    """Return the title of a block: `fc-bow on flickr8k, objective.tau = 10`."""
     dataset, recipe, swept = block
     return with_values(f"{recipe} on {dataset}", swept)
 
 
 def with_values(what: str, values: Iterable[tuple[str, object]]) -> str:
-    """What these values are of, and behind it the values: `fc-bow, con_con, train.lr = 0.001`."""
+    """Return `what` followed by the values: `fc-bow, con_con, train.lr = 0.001`."""
     return ", ".join([what, *(f"{name} = {value}" for name, value in values)])
 
 
 def expand(grid: Grid) -> list[Cell]:
-    """All cells of the grid, in the order of its axes; before a recipe come its members, or the recipe it starts from.
+    """Return all cells of the grid, in the order of its axes; a recipe's parents come before it.
 
-    Two cells share a trial if they differ in a setting that their training does not read: `con_con` has no tau, and
-    GPO reads no `pool_k`. Settings that do not fit together are one UserError, all of them.
+    Cells that differ only in settings without effect share their trials: `con_con` has no tau, and GPO ignores
+    `pool_k`. With [select], there is one cell for each point of the search; it has the search trial, and then the
+    trials to train if this point is chosen.
 
-    With [select], there is a cell for every point that is tried: its search trial, then the trials that it gets if this
-    point is chosen.
+    Raises:
+        UserError: settings are incompatible; the error lists all problems.
     """
     known = grid.catalog
     recipes = list(dict.fromkeys(name for recipe in grid.recipes for name in known.lineage(recipe)))
@@ -142,7 +143,7 @@ def expand(grid: Grid) -> list[Cell]:
         if not all(before):
             if lost := [parent for parent in parents if excluded.fitting({**cell, "recipe": parent})]:
                 resolver.problems[f"exclude leaves out {lost[0]}, from which {recipe} starts; exclude that, too"] = None
-            continue  # or a parent's settings do not fit together, which is among the problems
+            continue  # or a parent's settings are incompatible, which is among the problems
         place = dataset, recipe, name, draw
         if place not in cells.trials:
             cells.add(place, shared, before, fixed)
@@ -154,7 +155,7 @@ def expand(grid: Grid) -> list[Cell]:
 
 
 def _needed(cells: Sequence[Cell], recipes: Sequence[str]) -> list[Cell]:
-    """The cells but those of recipes that the grid does not name and from which no cell of it starts."""
+    """The cells without those of unlisted recipes that no remaining cell starts from."""
     needed, parents = list[Cell](), set[str]()
     for cell in reversed(cells):  # parents come before others
         if cell.recipe in recipes or any(trial.id in parents for trial in cell.trials):
@@ -164,7 +165,7 @@ def _needed(cells: Sequence[Cell], recipes: Sequence[str]) -> list[Cell]:
 
 
 class _Cells:
-    """The cells of a grid as they are made, and by their places the trials of each; rankers join them."""
+    """Collects the cells of a grid, and their trials by place, including those of rankers."""
 
     def __init__(self, grid: Grid, resolver: Resolver, overrides: Overrides) -> None:
         self.resolver, self.overrides = resolver, overrides
@@ -173,7 +174,7 @@ class _Cells:
         self.trials = dict[Place, tuple[Trial, ...]]()
 
     def add(self, place: Place, shared: Shared, before: Sequence[Sequence[Trial]], fixed: Point) -> None:
-        """Make a cell; `before` are the trials of each parent, `fixed` the swept values without those of a search."""
+        """Add a cell; `before`: the trials of each parent; `fixed`: the swept values without those of a search."""
         *names, draw = place
         ensemble = len(before) > 1
         rankers = [] if ensemble else [trial.id for trial in self._ranking(place, shared, fixed)]
@@ -191,12 +192,12 @@ class _Cells:
         self.made.append(Cell(*place[:3], swept, self.trials[place]))
 
     def _default(self, shared: Shared) -> Point:
-        """The values without a search of the settings that validation chooses, without those that there are none of."""
+        """The default values of the settings that validation chooses, if the cell has such settings."""
         values = ((name, value_of(shared, name)) for name in self.chosen)
         return tuple((name, value) for name, value in values if isinstance(value, Scalar))
 
     def _ranking(self, place: Place, shared: Shared, fixed: Point) -> tuple[Trial, ...]:
-        """The rankers of a cell, seed by seed; none where its objective reads no ranking, or reads files."""
+        """The ranker trials of a cell, one per seed; empty if its objective needs no ranking or reads it from files."""
         dataset, recipe, name, draw = place
         ranker, goal, known = shared.train.ranker, shared.train.ranker_objective, self.resolver.catalog
         if RANKED not in shared.objective.needs or (shared.dataset.candidates and not ranker):
@@ -230,13 +231,13 @@ class _Cells:
 
 
 def trials_of(cells: Iterable[Cell]) -> list[Trial]:
-    """Every trial once, first seeds first, so that all cells of a grid fill at the same pace; parents before others."""
+    """Return each trial once, ordered by seed so that all cells progress evenly, with parents before their children."""
     ranks = zip_longest(*(cell.trials for cell in cells))
     return list({trial.id: trial for trials in ranks for trial in trials if trial is not None}.values())
 
 
 def libraries_of(trials: Iterable[Trial]) -> frozenset[str]:
-    """The packages of `Shared.libraries` of all trials: of a million trials, few differ in what decides on them."""
+    """Return the packages that the trials need in addition to torch and NumPy (see `Shared.libraries`)."""
     kinds = {
         (id(t.shared.model), t.shared.recipe, t.shared.dataset.words, t.shared.objective.name): t.shared for t in trials
     }
@@ -244,7 +245,7 @@ def libraries_of(trials: Iterable[Trial]) -> frozenset[str]:
 
 
 def dropping(grid: Grid, cells: Sequence[Cell]) -> frozenset[str]:
-    """Ids of the trials whose weights go once they are done: by `reliability.keep`, and no other trial reads them."""
+    """Return ids of trials whose weights are deleted once done: if `keep = "record"` and no other trial needs them."""
     if grid.reliability.keep == "weights":
         return frozenset()
     trials = trials_of(cells)
@@ -252,10 +253,10 @@ def dropping(grid: Grid, cells: Sequence[Cell]) -> frozenset[str]:
 
 
 def once(cells: Iterable[Cell]) -> list[Cell]:
-    """The cells without repetition: cells share trials that do not read a swept setting, as `con_con` has no tau.
+    """Merge cells with the same trials, e.g. those of `con_con`, which has no tau, in a sweep over tau.
 
-    The merged cell takes the place of the first, with the swept values that all of them share. Cells without trials,
-    of a paper's table, are not merged.
+    A merged cell takes the place of the first, and keeps the swept values common to all. Cells without trials (rows of
+    a paper's table) are not merged.
     """
     groups = grouped((tuple([trial.id for trial in cell.trials]) or (place,), cell) for place, cell in enumerate(cells))
     merged = []
@@ -266,7 +267,10 @@ def once(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def chains(trials: Sequence[Trial]) -> list[list[Trial]]:
-    """The trials in chains, in order; an ensemble joins its members' chains. Parents beside these trials are done."""
+    """Group trials into chains of parents and children, in order; an ensemble joins the chains of its members.
+
+    Parents that are not among these trials count as done.
+    """
     chain_of: dict[str, list[Trial]] = {}
     for trial in trials:
         before = [chain_of[parent] for parent in trial.parents if parent in chain_of] or [[]]
@@ -280,9 +284,14 @@ def chains(trials: Sequence[Trial]) -> list[list[Trial]]:
 
 
 def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str]] = {}) -> list[Trial]:
-    """The trials that a filter like `objective=*_cir seed=0` names, one or more; behind a `|` stands another filter.
+    """Return the trials that match a filter such as `objective=*_cir seed=0`; `|` separates alternative filters.
 
-    `also` are further axes, each with its values by trial id; no pattern names a trial that has no value.
+    Args:
+        only: the filter.
+        also: further axes, each with its values by trial id; trials without a value do not match.
+
+    Raises:
+        UserError: a word of the filter is invalid or matches no trial.
     """
     known = [
         "dataset",
@@ -305,7 +314,7 @@ def _fitting(
     known: Sequence[str],
     also: Mapping[str, Mapping[str, str]],
 ) -> Sequence[tuple[Mapping[str, Scalar], Trial]]:
-    """The trials, with the values of their axes, that fit every word of a filter."""
+    """The (axes, trial) pairs that match every word of a filter."""
     for word in only.split():
         axis, separator, pattern = word.partition("=")
         if not separator:
@@ -323,7 +332,7 @@ def _fitting(
 
 
 def _value(axis: str, axes: Mapping[str, Scalar], trial: Trial, also: Mapping[str, Mapping[str, str]]) -> str | None:
-    """The value of a trial on an axis; None: it has none."""
+    """The value of a trial on an axis; None if it has none."""
     if axis in also:
         return also[axis].get(trial.id)
     if axis == "seed":

@@ -1,4 +1,4 @@
-"""[fair]: what a comparison must fulfil, so that `run` and `table` end with an error where it does not."""
+"""[fair]: rules for a fair comparison; `run` and `table` fail if a required rule is violated."""
 
 from typing import Annotated, NamedTuple
 
@@ -9,7 +9,7 @@ from goalgrid.grid.settings.base import Settings
 
 
 class Rule(NamedTuple):
-    """What a fair comparison fulfils, and in a few words, what a paper says of a cell that does not."""
+    """A rule of fair comparison (`asks`), and a short label for cells that violate it (`broken`)."""
 
     asks: str
     broken: str
@@ -39,7 +39,7 @@ RULES = {
         "no test results of earlier searches were known when the search began", "searched after test was seen"
     ),
 }
-"""By name."""
+"""Rules by name."""
 
 
 def _rule(name: str) -> str:
@@ -49,9 +49,10 @@ def _rule(name: str) -> str:
 
 
 class Fair(Settings):
-    """[fair]: of a grid file. It does not change trial ids."""
+    """[fair] of a grid file; it does not change trial ids."""
 
     require: list[Annotated[str, AfterValidator(_rule)]] = Field(
         default=[],
-        description="rules that every cell must fulfil, else run and table exit with 4; goalgrid fair GRID shows all",
+        description="rules that every cell must meet; otherwise, run and table exit with status 4; goalgrid fair "
+        "GRID shows all rules",
     )

@@ -1,6 +1,6 @@
-"""Torch's global settings, which a plug-in's code might change: they are restored after it, and noted by its file.
+"""Restore torch's global settings after plug-in code, and record which file changed them.
 
-One process trains many trials, so that a flag which one trial's loss sets would change the numbers of the next.
+One process trains many trials, so a flag set by the loss of one trial would change the results of the next.
 """
 
 import random
@@ -14,7 +14,7 @@ from typing import Any
 from goalgrid.grid.settings.user_modules import file_of
 
 Switch = tuple[Callable[[], Any], Callable[[Any], object]]
-"""How a setting is read, and how it is written."""
+"""The reader and the writer of a setting."""
 
 ATTRIBUTES = (
     "utils.deterministic.fill_uninitialized_memory",
@@ -63,28 +63,28 @@ FUNCTIONS = {
     "backends.mha.set_fastpath_enabled": "backends.mha.get_fastpath_enabled",
     "backends.nnpack.set_flags": "_C._get_nnpack_enabled",  # private; without it, nobody can read the flag
 }
-"""Settings with a function that writes, and one that reads."""
+"""Settings with a setter function, and its getter."""
 
 SMALLEST = 5e-324
 UNREADABLE = "unreadable"
-"""Value of a setting that cannot be read: torch refuses old names of a precision that was set by a new one."""
+"""Value of a setting that cannot be read: torch refuses to read a precision by its old name after a new one was set."""
 
 Changes = dict[str, dict[str, str]]
-"""By a plug-in's file, the settings that its code changed, each with `before -> after`."""
+"""The settings changed by each plug-in file, each as `before -> after`."""
 
 at_import = Changes()
 in_calls = Changes()
-"""Since it was cleared, as a trial does when it begins."""
+"""Changes since the last `clear()`, which each trial calls at its start."""
 
 
 def _torch() -> Any:
-    """Torch where this process has it; only a plug-in that loads it can change it."""
+    """Torch if this process has imported it, else None; otherwise there are no settings to restore."""
     return sys.modules.get("torch")
 
 
 @cache
 def _switches() -> dict[str, Switch]:
-    """Every setting that the installed version of torch has, by name."""
+    """All settings that the installed version of torch has, by name."""
     torch = _torch()
     switches: dict[str, Switch] = {}
     for writer, reader in FUNCTIONS.items():
@@ -116,7 +116,7 @@ def _attribute(holder: Any, name: str) -> Switch:
 
 
 def _set_determinism(mode: int) -> None:
-    """Set 0: off, 1: warnings, 2: on; where the compiler is loaded, of the code that it writes, too."""
+    """Set determinism (0: off, 1: warnings, 2: on), including compiled code if the compiler is loaded."""
     if "torch._inductor" in sys.modules:  # which the second function would load, for seconds
         _torch().use_deterministic_algorithms(mode > 0, warn_only=mode == 1)
     else:
@@ -139,7 +139,7 @@ def _present() -> dict[str, Any]:
 
 
 def _restore(before: dict[str, Any]) -> dict[str, str]:
-    """Write back what differs; returns it, as `before -> after` by setting. Some settings change others with them."""
+    """Restore changed settings, repeatedly because they affect one another; returns `before -> after` by setting."""
     changed: dict[str, str] = {}
     for _ in range(3):
         differing = {name: now for name, now in _present().items() if now != before[name]}
@@ -153,9 +153,9 @@ def _restore(before: dict[str, Any]) -> dict[str, str]:
 
 
 class Contained:
-    """Restores torch's settings after the block, in which code of a plug-in's file runs, and notes what it changed.
+    """Context manager around plug-in code: restores torch's settings afterwards, and records the changed ones.
 
-    Inside a compiled network it does nothing, as the compiler cannot follow it.
+    It does nothing inside a compiled network, because the compiler cannot trace it.
     """
 
     def __init__(self, file: str, notes: Changes = in_calls) -> None:
@@ -172,12 +172,12 @@ class Contained:
 
 
 def contained(defined: Any) -> Contained:
-    """Restore torch's settings after the block, in which a function or class of the user's runs."""
+    """Return a context manager that restores torch's settings after code of this user-defined function or class."""
     return Contained(file_of(defined))
 
 
 def contain_calls(network: Any, defined: Any) -> None:
-    """Restore torch's settings after each call of a module of the user's own."""
+    """Restore torch's settings after each call of a user-defined module."""
     running = list[Contained]()
 
     def enter(*_: object) -> None:
@@ -202,7 +202,7 @@ def restored() -> Iterator[None]:
 
 
 def _random_states() -> list[tuple[Callable[[Any], object], Any]]:
-    """The state of each generator of this process, with the function that restores it."""
+    """The state of each random generator of this process, with the function that restores it."""
     states: list[tuple[Callable[[Any], object], Any]] = [(random.setstate, random.getstate())]
     if numpy := sys.modules.get("numpy"):
         states.append((numpy.random.set_state, numpy.random.get_state()))

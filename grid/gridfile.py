@@ -1,6 +1,6 @@
-"""Grid files: a dozen lines of TOML, checked as a whole before anything runs.
+"""Grid files: TOML files that are checked completely before anything runs.
 
-A grid is read in stages, each with a type: the `Text` of a file, its `GridDocument` in one form, the `Grid`.
+A grid is read in three stages: the `Text` of a file, its normalised `GridDocument`, and the validated `Grid`.
 """
 
 import math
@@ -36,7 +36,7 @@ def _scalar(value: Any) -> Scalar:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("it should be finite")
     if not isinstance(value, Scalar):
-        raise ValueError("it should be a number, a text, true or false; values to sweep stand in [sweep]")
+        raise ValueError("it should be a number, a text, true or false; put values to sweep in [sweep]")
     return value
 
 
@@ -49,7 +49,7 @@ def _some(patterns: dict[str, Any]) -> dict[str, Any]:
 def _grid_name(text: str) -> str:
     plain, separator, changes = text.partition("@")
     if separator and not re.fullmatch(CHANGES, changes):
-        raise ValueError(f"behind the @ stand changes, {CHANGES}")
+        raise ValueError(f"the part after the @ must be changes, {CHANGES}")
     return check_name(plain) + separator + changes
 
 
@@ -61,30 +61,32 @@ def _tracker(name: str) -> str:
 
 Value = Annotated[Scalar, PlainValidator(_scalar)]
 Patterns = Annotated[dict[str, Value | Annotated[list[Value], Field(min_length=1)]], AfterValidator(_some)]
-"""Cells by values or patterns of their axes; of a list, one is to fit."""
+"""A selection of cells by values or patterns of their axes; in a list, any entry may match."""
 
 
 class Location(Settings):
-    """The place of a data set on this machine: never part of a trial's identity."""
+    """The location of a data set on this machine; it does not change trial ids."""
 
-    root: str = Field(description="folder of the data set on this machine; a relative path begins at the file's folder")
+    root: str = Field(
+        description="folder of the data set on this machine; relative paths start at the grid file's folder"
+    )
     columns: dict[Role, str | Annotated[list[str], Field(min_length=1)]] | None = Field(
-        default=None, description="columns of a table of captions by role; without it, their names tell"
+        default=None, description="columns of a table of captions, by role; default: recognise them by name"
     )
 
 
 class Where(Settings):
-    """Overrides for some cells: `cells` names them by values or patterns of their axes, and all have to fit."""
+    """Overrides for the cells that match all values or patterns in `cells`."""
 
     cells: Patterns
     set: Annotated[dict[str, Value], Field(min_length=1)]
 
 
 class Grid(Settings):
-    """A grid file's content: axes, overrides, and where and with what to run."""
+    """The validated content of a grid file: axes, overrides, data locations, resources and evaluations."""
 
     name: Annotated[str, AfterValidator(_grid_name)]
-    """With overrides behind an @: `demo@train.epochs=1`."""
+    """Name of the grid; command-line overrides are appended after an @: `demo@train.epochs=1`."""
     datasets: Annotated[list[Name], Field(min_length=1)]
     recipes: Annotated[list[str], Field(min_length=1)]
     objectives: Annotated[list[str], Field(min_length=1)]
@@ -92,29 +94,29 @@ class Grid(Settings):
     set: dict[str, Value] = {}
     sweep: dict[str, Annotated[list[Value], Field(min_length=1)]] = {}
     select: Select | None = None
-    """Settings that each cell chooses by validation; `seeds` are those of the trials with the chosen values."""
+    """Settings that each cell chooses by validation; `seeds` are the seeds of the final trials."""
     where: list[Where] = []
-    """Overrides for some cells; in a grid file, the axes stand beside `set`."""
+    """Overrides for some cells; a grid file may give the axes next to `set`."""
     exclude: list[Patterns] = []
-    """Cells to leave out: an entry names a value or a pattern of one axis or several, and all have to fit."""
+    """Cells to exclude: those that match all values or patterns of any entry."""
     idle: list[str] = []
-    """The fields, of `where` and `exclude`, whose entries may fit no cell, since the command line changed the axes."""
+    """Those of `where` and `exclude` whose entries may match no cell because the command line changed the axes."""
     data: dict[Name, Location] = {}
     weights: dict[str, str] = {}
     checkpoints: dict[str, str] = {}
-    """The files of published checkpoints on this machine, by the hash that `train.starts_from` has."""
+    """Paths of published checkpoints on this machine, by the hash in `train.starts_from`."""
     recipe: dict[Name, dict[str, Any]] = {}
-    """The user's own recipes, whole; in a grid file, a table may extend another recipe."""
+    """The user's own recipes, merged with the recipes that they extend."""
     uses: list[Use] = []
-    """The user's own files and packages, which define objectives beside ours; in a grid file, their paths and names."""
+    """The user's files and packages that define further components; a grid file gives their paths and names."""
     tables: list[str] = []
-    """Tables of the papers; `plan` says which of their numbers the grid fills. `results` knows their names."""
+    """Tables of the papers to reproduce; `plan` shows which of their numbers the grid covers."""
     trackers: list[Annotated[str, AfterValidator(_tracker)]] = ["mlflow"]
-    """Programs that show trainings; the driver copies all trials into each of them. An empty list: none."""
+    """Experiment trackers to which the driver logs all trials; may be empty."""
     resources: Resources = Resources()
     reliability: Reliability = Reliability()
     budget: Budget | None = None
-    """Of a grid with seeds = "until resolved": `seeds` are all that it may spend."""
+    """Only for seeds = "until resolved"; `seeds` are then all seeds that the budget allows."""
     evaluate: Evaluate = Evaluate()
     fair: Fair = Fair()
     notes: Notes = Notes()
@@ -126,7 +128,7 @@ class Grid(Settings):
 
     @property
     def catalog(self) -> Catalog:
-        """What the names in the grid mean: shipped, of its plug-ins, and its own recipes."""
+        """The catalogue in which the grid's names are looked up."""
         return self._catalog
 
     @property
@@ -135,55 +137,55 @@ class Grid(Settings):
 
     @property
     def search_seeds(self) -> frozenset[int]:
-        """The seeds of search trials, which no trial of a table has; empty: validation chooses nothing."""
+        """The seeds used in searches, which no trial of a table has; empty without [select]."""
         return self.select.seeds if self.select else frozenset()
 
     @property
     def letters_faults(self) -> bool:
-        """Whether a paper's table says by letters what is unfair: where validation chooses, or the grid asks for it."""
+        """Whether paper tables mark unfair cells by letters: if the grid has [select] or required rules."""
         return self.select is not None or bool(self.fair.require)
 
     @property
     def settings(self) -> frozenset[str]:
-        """Names of the settings that the grid sets, sweeps or chooses, for all cells or for some."""
+        """Names of all settings in [set], [sweep], [select] and [[where]]."""
         chosen = self.select.over if self.select else ()
         return frozenset(self.set).union(self.sweep, chosen, *(entry.set for entry in self.where))
 
     def axes(self) -> dict[str, Sequence[Scalar]]:
-        """Every direction of the grid by name, swept settings last."""
+        """Return the values of each axis by name, with swept settings last."""
         names: dict[str, Sequence[Scalar]] = {"data set": self.datasets, "recipe": self.recipes}
         return {**names, "objective": self.objectives, "seed": self.seeds, **self.sweep}
 
     def to_toml(self) -> str:
-        """The grid as a file that loads to the same grid."""
+        """Return the grid as TOML that loads to an equal grid."""
         content = self.model_dump(mode="json", exclude_none=True)
         content["where"] = [{**entry["cells"], "set": entry["set"]} for entry in content["where"]]
         return tomli_w.dumps(content | ({"seeds": UNTIL_RESOLVED} if self.budget else {}), multiline_strings=True)
 
     def places(self) -> dict[str, Path]:
-        """The folders of pretrained weights on this machine, by the weights' name."""
+        """Return the folders of pretrained weights on this machine, by the name of the weights."""
         return {name: machine_path(folder) for name, folder in self.weights.items()}
 
     def root(self, dataset: str) -> Path | None:
-        """The folder of this data set, if the grid names it."""
+        """Return the folder of this data set; None if the grid does not give it."""
         return machine_path(self.data[dataset].root) if dataset in self.data else None
 
     def columns(self, dataset: str) -> Columns:
-        """The columns of this data set's tables, as the grid names them."""
+        """Return the columns that the grid gives for this data set's tables."""
         return columns_of(self.data[dataset].columns) if dataset in self.data else ()
 
 
 def load(source: str, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()) -> Grid:
-    """Read a shipped preset by name or a TOML file by path, apply what the command line says, and check everything.
+    """Read a shipped preset by name or a TOML file by path, apply command-line overrides, and check everything.
 
     Args:
         source: a preset's name, or the path of a grid file.
         overrides: KEY=VALUE, the value in TOML; KEY is a field of the grid file or a setting's dotted name.
         roots: DATASET=DIR, or DIR alone for a grid with one data set.
-        weights: NAME=DIR, where pretrained weights lie.
+        weights: NAME=DIR, the folder of pretrained weights.
 
     Raises:
-        UserError: with every problem at once.
+        UserError: something is wrong; the error lists all problems.
     """
     content = content_of(read_text(source))
     grid = check(changed(content, overrides, roots=roots, weights=weights))
@@ -193,7 +195,7 @@ def load(source: str, overrides: Sequence[str] = (), *, roots: Iterable[str] = (
 
 
 def check(content: GridDocument) -> Grid:
-    """Validate a grid's content; all its problems are one error."""
+    """Validate a grid's content; raise one UserError that lists all problems."""
     problems = mistakes(content)
     fields = content.fields | _within_budget(content)
     problems += _wrong_seeds(content, content.put(**fields).values("seeds"))
@@ -207,7 +209,7 @@ def check(content: GridDocument) -> Grid:
 
 
 def _wrong_seeds(content: GridDocument, seeds: Sequence[Any]) -> list[str]:
-    """The grid's seeds by which validation chooses, and searches that have no seed of their own."""
+    """Report seeds that are also used by searches, and a wrong number of searches."""
     if "select" not in content.fields:
         return []
     try:
@@ -216,23 +218,23 @@ def _wrong_seeds(content: GridDocument, seeds: Sequence[Any]) -> list[str]:
         return []
     names = {select.seed: f"select.seed = {select.seed}"}
     problems = [
-        f"{names.get(seed, f'{seed}, a seed of the search by [select],')} stands in seeds, too; a cell is tested on "
+        f"{names.get(seed, f'{seed}, a seed of the search by [select],')} is also in seeds; a cell must be tested on "
         "seeds that did not choose for it"
         for seed in seeds
         if seed in select.seeds
     ]
     if select.repeats > 1 and content.values("seeds") == [UNTIL_RESOLVED]:
-        problems.append("select.repeats: each seed has a search of its own, so seeds cannot be added until resolved")
+        problems.append("select.repeats: each seed has its own search, so seeds cannot be added until resolved")
     elif select.repeats not in (1, len(seeds)):
         problems.append(
-            f"select.repeats = {select.repeats}: each seed is trained with the values of a search of its own, so "
-            f"repeats should be 1, or {len(seeds)} as there are seeds"
+            f"select.repeats = {select.repeats}: each seed is trained with the values of its own search, so "
+            f"repeats should be 1, or {len(seeds)} (the number of seeds)"
         )
     return problems
 
 
 def _within_budget(content: GridDocument) -> dict[str, Any]:
-    """The budget of a grid with seeds = "until resolved", and all seeds that it allows; of another grid, nothing."""
+    """The budget and all allowed seeds of a grid with seeds = "until resolved"; empty for any other grid."""
     if content.values("seeds") != [UNTIL_RESOLVED]:
         return {}
     budget = content.table("budget")

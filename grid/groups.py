@@ -1,4 +1,4 @@
-"""Values in groups, in the order in which they come."""
+"""Group values by key, keeping their order."""
 
 from collections.abc import Hashable, Iterable
 from typing import TypeVar
@@ -21,7 +21,7 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 
 
 def nested(triples: Iterable[tuple[K, L, V]]) -> dict[K, dict[L, V]]:
-    """Collect the values of each key by a second key; of equal keys the last value counts.
+    """Collect the values of each key by a second key; for equal pairs of keys, keep the last value.
 
     >>> nested([("a", "x", 1), ("b", "x", 2), ("a", "y", 3)])
     {'a': {'x': 1, 'y': 3}, 'b': {'x': 2}}

@@ -1,4 +1,4 @@
-"""Trial identity: same settings, same id, same experiment; and the random seeds derived from the settings."""
+"""Trial ids, which are equal for equal settings, and random seeds derived from the settings."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ SCHEMA_VERSION: int = TrialSettings.model_fields["schema_version"].default
 
 
 def canonical(settings: BaseModel) -> dict[str, Any]:
-    """Return the settings as plain values, without those that change no number or equal their identity default."""
+    """Return the settings as plain values, without those that do not affect results or equal their identity default."""
     content: dict[str, Any] = {}
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
@@ -29,7 +29,7 @@ def canonical(settings: BaseModel) -> dict[str, Any]:
 
 
 def canonical_json(content: Any) -> str:
-    """Write JSON with sorted keys and no spaces, -0.0 as 0.0, and settings as `canonical` gives them."""
+    """Serialise to JSON with sorted keys and no spaces; convert -0.0 to 0.0, and settings by `canonical`."""
     return json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -51,12 +51,14 @@ def cell_ids(
     ensemble: bool = False,
     rankers: Sequence[str] = (),
 ) -> list[str]:
-    """Return the trial ids of a cell, one per seed: `flickr8k_fc-bow_sig-ms_cir_s0-3fa94c21`, readable with a hash.
+    """Return the trial ids of a cell, one per seed: `flickr8k_fc-bow_sig-ms_cir_s0-3fa94c21`.
 
-    The hash is the `digest` of the trial's canonical settings, whose sections are given in canonical JSON.
+    An id is a readable name and a hash, the `digest` of the trial's canonical settings.
 
-    `parents` are ids of the members of an ensemble, seed by seed, else the id of the trial that it starts from;
-    `rankers` those that rank the training split.
+    Args:
+        parents: for each seed, the ids of an ensemble's members, or the id of the start trial, if any.
+        dataset, model, train, objective: the sections of the settings in canonical JSON.
+        rankers: for each seed, the id of the trial that ranks the training split; empty if there are none.
     """
     ids, quoted = list[str](), _quoted(recipe)
     for place, (seed, named) in enumerate(zip(seeds, parents, strict=True)):
@@ -72,7 +74,7 @@ def cell_ids(
 
 
 def trial_id(settings: TrialSettings) -> str:
-    """Return the id of a trial from all its settings; `cell_ids` gives the same for the seeds of a cell."""
+    """Return the id of a trial from its complete settings; equals the id that `cell_ids` returns."""
     readable = f"{settings.dataset.name}_{settings.recipe}_{settings.objective.name}_s{settings.seed}"
     return f"{readable}-{digest(settings)[:8]}"
 
@@ -80,8 +82,8 @@ def trial_id(settings: TrialSettings) -> str:
 def derived_seed(settings: TrialSettings, purpose: str) -> int:
     """Derive a 63-bit seed for a purpose ("weights", "batches", "dropout").
 
-    It depends on (dataset, recipe, seed) only: all objectives and swept values of one seed start from the same
-    weights and see the same batches, and a value added to an axis moves nobody else's seed.
+    It depends only on (dataset, recipe, seed): for one seed, all objectives and swept values start from the same
+    weights and see the same batches, and adding a value to an axis does not change the seeds of other trials.
     """
     return int(digest([settings.dataset.name, settings.recipe, settings.seed, purpose])[:16], 16) >> 1
 

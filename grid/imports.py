@@ -1,6 +1,6 @@
-"""The imports of a source, read from its syntax tree: which dotted name each name means.
+"""Resolve the imports of a source file from its syntax tree: the dotted name that each name refers to.
 
-What is declared above losses, what code a training reaches, and what a user's file needs are read by this one resolver.
+Used to read declarations above losses, to find the code that a trial depends on, and to check users' files.
 """
 
 import ast
@@ -9,17 +9,17 @@ Import = ast.Import | ast.ImportFrom
 
 
 class NotFollowed(ValueError):
-    """An import whose names cannot be read from its statement; the message is the form that it has."""
+    """An import whose names cannot be determined from the statement; the message quotes the statement."""
 
 
 def imported(node: Import, package: str = "") -> list[tuple[str, str]]:
-    """Return the names that an import defines, each with the dotted name that it means.
+    """Return the names that an import defines, each with the dotted name that it refers to.
 
     Args:
-        package: of the file, in which relative imports begin; empty: it is in none.
+        package: the package of the file, for relative imports; empty if it has none.
 
     Raises:
-        NotFollowed: a relative import that begins outside the package, or all names of a module.
+        NotFollowed: a relative import from outside the package, or `import *`.
 
     >>> (statement,) = ast.parse("from ..grid import catalog as known, plugins").body
     >>> imported(statement, "goalgrid.objectives")
@@ -37,7 +37,7 @@ def imported(node: Import, package: str = "") -> list[tuple[str, str]]:
 
 
 def module_of(node: ast.ImportFrom, package: str = "") -> str:
-    """Return the dotted name of the module from which names are imported; NotFollowed: outside the package."""
+    """Return the dotted name of the imported module; raise NotFollowed if it is outside the package."""
     if not node.level:
         return str(node.module)
     parts = package.split(".") if package else []

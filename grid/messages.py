@@ -1,7 +1,7 @@
-"""Messages for the user, each with its next step as data: whoever shows a message chooses the form of the step.
+"""Messages for the user. The next step is kept as data, so it can be shown as a shell command or a Python call.
 
-The library reports notes to the logger "goalgrid". The command line prints them, and writes a step as a shell command;
-in Python, `str` of a note, an error or a step names the call.
+The library reports notes to the logger "goalgrid". The command line prints them with steps as shell commands; in
+Python, `str` of a note, an error or a step shows the call.
 """
 
 import logging
@@ -16,28 +16,28 @@ METHODS = {
     "run": "run", "resume": "run", "status": "status", "plan": "plan", "table": "table", "effects": "effects",
     "figures": "figure",
 }  # fmt: skip
-"""The method of `goalgrid.LoadedGrid` that does what a verb does."""
+"""The method of `goalgrid.LoadedGrid` that corresponds to a command."""
 OPTIONS = {"only", "force", "stale", "failed", "here", "set"}
-"""Options of verbs that these methods have too; `load` takes `set`."""
+"""Options of commands that these methods also have; `set` is an argument of `load`."""
 OF_THE_COMMAND_LINE = "{} on the command line"
-"""How Python names a step that only the command line has."""
+"""How a step that exists only on the command line is shown in Python."""
 
 LEVELS = {
     "": logging.INFO, "note": logging.INFO, "warning": logging.WARNING, "left out": logging.WARNING,
     "error": logging.ERROR,
 }  # fmt: skip
-"""The level at which each kind of note is logged; the empty kind is progress."""
+"""The logging level of each kind of note; the empty kind is for progress."""
 
 LOGGER = logging.getLogger("goalgrid")
 if not LOGGER.level:  # else the user has chosen one
     LOGGER.setLevel(logging.INFO)
 
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
-"""Control characters but tab and newline; those that change the direction of text; and halves of characters."""
+"""Control characters except tab and newline, characters that change the text direction, and lone surrogates."""
 
 
 def plain(text: str) -> str:
-    r"""Escape the characters of a text that a terminal would obey.
+    r"""Escape the control characters of a text that a terminal would interpret.
 
     >>> plain("a name\x1b[31m")
     'a name\\x1b[31m'
@@ -51,13 +51,13 @@ def _listed(values: object) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """What a user may do next: a verb of goalgrid with its arguments.
+    """A suggested next step: a goalgrid command with its arguments.
 
     Args:
-        arguments: in order; the first of most verbs is the grid.
-        options: by name, with their values; True: a flag.
-        runs: the runs folder; None: none is involved.
-        load: the grid is another than the one at hand.
+        arguments: positional arguments; for most commands, the first is the grid.
+        options: (name, value) pairs; True for a flag.
+        runs: the runs folder; None if the step does not need one.
+        load: whether the step concerns another grid, so that the Python call begins with `goalgrid.load`.
     """
 
     verb: str
@@ -70,7 +70,7 @@ class Step:
     def of(
         cls, verb: str, *arguments: str, runs: Path | None = None, load: bool = False, **options: Value | None
     ) -> "Step":
-        """Return the step with these options, without those that are empty.
+        """Build a step from these options, leaving out empty ones.
 
         >>> print(Step.of("resume", "demo", stale=True), Step.of("run", "demo", only="seed=0", here=True))
         grid.run(stale=True) grid.run('seed=0', here=True)
@@ -78,7 +78,7 @@ class Step:
         return cls(verb, arguments, tuple((name, value) for name, value in options.items() if value), runs, load)
 
     def words(self) -> list[str]:
-        """Return the words of a command line, without the runs folder.
+        """Return the step as the words of a command line, without the runs folder.
 
         >>> Step.of("run", "demo", set=("seeds=[0]", "name=x"), stale=True).words()
         ['goalgrid', 'run', 'demo', '--set', 'seeds=[0]', '--set', 'name=x', '--stale']
@@ -90,7 +90,7 @@ class Step:
         return words
 
     def __str__(self) -> str:
-        """Return the Python call; of a verb that Python lacks, the words of the command line."""
+        """Return the Python call, or the command line if the command has no Python equivalent."""
         options, method = dict[str, object](self.options), METHODS.get(self.verb)
         if method is None or options.keys() - OPTIONS:
             return OF_THE_COMMAND_LINE.format(" ".join(self.words()))
@@ -104,7 +104,7 @@ class Step:
 
 
 Wording = Callable[[Step], str]
-"""Writes a step: as a Python call (`str`), or as a shell command."""
+"""A function that formats a step, as a Python call (`str`) or as a shell command."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Note:
     """A message.
 
     Args:
-        text: with `{step}` where the next step is named.
+        text: the message, with `{step}` as the placeholder of the next step.
         kind: one of `LEVELS`.
     """
 
@@ -121,7 +121,7 @@ class Note:
     kind: str = ""
 
     def worded(self, wording: Wording) -> str:
-        """Return the text with its step.
+        """Return the text with the next step filled in.
 
         >>> note = Note("trained with older code. Retrain with: {step}", Step.of("resume", "demo", stale=True))
         >>> note.worded(str)
@@ -144,20 +144,20 @@ def warn(text: str, step: Step | None = None) -> None:
 
 
 def leave_out(text: str) -> None:
-    """Report why something is left out, while the rest goes on."""
+    """Report that something is skipped, and why."""
     tell(text, kind="left out")
 
 
 def prefixed(kind: str, text: str) -> str:
-    """Return the text behind its kind: `warning: the table is not kept`."""
+    """Prefix a text with its kind: `warning: the table is not kept`."""
     return f"{kind}: {text}" if kind else text
 
 
 class Unrouted(logging.Handler):
-    """Write notes where Python writes warnings that no handler takes, as long as the user routes no logging."""
+    """Write notes with Python's handler of last resort, unless the user has configured logging."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the note to stderr, unless another handler takes it."""
+        """Write the note to stderr, unless another handler is configured."""
         others = [handler for handler in (*LOGGER.handlers, *logging.root.handlers) if handler is not self]
         if others or logging.lastResort is None:
             return

@@ -1,4 +1,4 @@
-"""What a grid is for, in its author's words. The report begins with it; it changes no trials."""
+"""[notes]: the author's notes on a grid, shown at the top of the report. They do not change trial ids."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from goalgrid.grid.settings.base import Settings
 
 
 class Notes(Settings):
-    """[notes]: of a grid file; the file `notes.md` in the grid's folder adds to them later."""
+    """[notes] of a grid file; later notes can be added in `notes.md` in the grid's folder."""
 
     title: str = Field(default="", description="title of the report, instead of the grid's name")
     hypothesis: str = Field(default="", description="hypothesis that the grid tests")
@@ -17,7 +17,7 @@ class Notes(Settings):
     author: str = Field(default="", description="author of the grid")
 
     def markdown(self, later: str = "") -> str:
-        """Return all notes as one Markdown text, with those that `notes.md` adds `later`; empty without notes."""
+        """Return all notes as one Markdown text, followed by `later` (the content of `notes.md`); may be empty."""
         title = f"# {self.title}" * bool(self.title)
         hypothesis = f"Hypothesis: {self.hypothesis}" * bool(self.hypothesis)
         return "".join(
@@ -26,5 +26,5 @@ class Notes(Settings):
 
 
 def later(path: Path) -> str:
-    """Read `notes.md` in the grid's folder; empty without that file. UserError: it cannot be read."""
+    """Read `notes.md` in the grid's folder; return an empty text if it is missing, raise a UserError if unreadable."""
     return text_of(path, "notes", "Save them as UTF-8.") if path.exists() else ""

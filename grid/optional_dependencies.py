@@ -1,4 +1,4 @@
-"""Packages that only some grids need: the extra of goalgrid that brings each, and an error where it is not here."""
+"""Optional packages: the extra of goalgrid that installs each, and the error if one is missing."""
 
 from collections.abc import Collection
 from importlib.util import find_spec
@@ -14,11 +14,11 @@ EXTRAS = {
     "h5py": ("video", "h5py"),
     "eccv_caption": ("eccv", "eccv_caption"),
 }
-"""By package: the extra that installs it, and its module, which is imported where it is needed, after `require`."""
+"""For each package, the extra that installs it, and its module, which is only imported after `require`."""
 
 
 def missing(packages: Collection[str]) -> list[str]:
-    """Return a message for each package that is not installed, naming its extra; packages without extra always are."""
+    """Return a message with the extra for each missing package; packages without an extra count as installed."""
     return [
         f"{package}, which is not installed here: pip install 'goalgrid[{extra}]'"
         for package, (extra, module) in EXTRAS.items()
@@ -27,6 +27,6 @@ def missing(packages: Collection[str]) -> list[str]:
 
 
 def require(reader: str, *packages: str) -> None:
-    """Raise a UserError if a package of an extra is not installed; `reader` says for a user what needs it."""
+    """Raise a UserError if an optional package is missing; `reader` names in the message what needs it."""
     if lacking := missing(packages):
         raise UserError(f"{reader} needs {lacking[0]}.")

@@ -1,4 +1,4 @@
-"""Changes of a grid by the command line: KEY=VALUE, the places of data and weights, and the grid's new name."""
+"""Apply command-line overrides to a grid: KEY=VALUE, folders of data and weights, and the resulting grid name."""
 
 import hashlib
 import re
@@ -16,18 +16,18 @@ NO_TRIALS = (
     "name", "tables", "trackers", "data", "weights", "checkpoints", "resources", "reliability", "evaluate", "fair",
     "notes",
 )  # fmt: skip
-"""Fields of a grid file that change no trial."""
+"""Fields of a grid file that do not change trial ids."""
 AXES = ("datasets", "recipes", "objectives", "sweep")
 CHANGES = r"[A-Za-z0-9._+,=-]+"
-"""Characters of overrides in a grid's name, safe in every shell and file system."""
+"""Characters allowed for overrides in a grid's name; safe in every shell and file system."""
 READABLE = 60
-"""Characters of overrides in a grid's name, at most; longer overrides are replaced by their hash."""
+"""Maximum length of overrides in a grid's name; longer overrides are replaced by their hash."""
 
 
 def changed(
     content: GridDocument, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> GridDocument:
-    """Return the content with the changes of the command line, as in `load`; a grid with other trials is renamed."""
+    """Apply command-line overrides (see `load`) to the content; a grid whose trials change is renamed."""
     if overrides:
         table = dict(content.fields)
         changes = [_apply(table, override) for override in overrides]
@@ -67,7 +67,7 @@ def key_and_value(override: str) -> tuple[str, Any]:
 
 
 def _apply(table: dict[str, Any], override: str) -> tuple[str, Any]:
-    """Change a grid file's table as KEY=VALUE says, and return the two."""
+    """Apply KEY=VALUE to a grid file's table, and return the key and value."""
     key, value = key_and_value(override)
     first, _, rest = key.partition(".")
     if rest and first in ("set", "sweep"):
@@ -90,14 +90,14 @@ def _apply(table: dict[str, Any], override: str) -> tuple[str, Any]:
 
 
 def changed_name(name: str, changes: Iterable[tuple[str, Any]]) -> str:
-    """Return the name of a grid after `--set`: with the changes of its trials, or with their hash if too long.
+    """Return the name of a grid after `--set`: with the overrides that change its trials, or their hash if too long.
 
     >>> changed_name("demo", [("train.epochs", 1), ("seeds", [0, 1]), ("resources.cpu", 2)])
     'demo@seeds=0+1,train.epochs=1'
     >>> changed_name("demo@train.epochs=1", [("train.epochs", 1)])
     'demo@train.epochs=1'
 
-    A change of the name itself is the user's choice of the whole name.
+    If the name itself is overridden, it is used as it is.
     """
     of_trials = {key.removeprefix("set."): value for key, value in changes if key.split(".")[0] not in NO_TRIALS}
     if not of_trials or any(key == "name" for key, _ in changes):
@@ -111,7 +111,7 @@ def changed_name(name: str, changes: Iterable[tuple[str, Any]]) -> str:
 
 
 def _with_data(content: GridDocument, root: str) -> GridDocument:
-    """The content with the place of a data set: DATASET=DIR, or DIR alone for a grid with one data set."""
+    """Set the folder of a data set: DATASET=DIR, or only DIR for a grid with one data set."""
     dataset, separator, folder = root.partition("=")
     datasets = content.names("datasets")
     if separator:
@@ -128,7 +128,7 @@ def _with_data(content: GridDocument, root: str) -> GridDocument:
 
 
 def _with_weights(content: GridDocument, place: str) -> GridDocument:
-    """The content with the place of pretrained weights: NAME=DIR."""
+    """Set the folder of pretrained weights: NAME=DIR."""
     name, separator, folder = place.partition("=")
     if not separator:
         raise UserError(f"--weights {place!r} is not NAME=DIR, the name as in the recipe.")

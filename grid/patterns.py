@@ -1,4 +1,4 @@
-"""The entries of a grid file that name cells by patterns: `exclude`, and the overrides of [[where]]."""
+"""Select cells by the patterns of `exclude` and [[where]] in a grid file."""
 
 import fnmatch
 from collections.abc import Mapping, Sequence
@@ -8,15 +8,15 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.syntax import Scalar
 
 Place = Mapping[str, Scalar]
-"""A cell by its value on every axis but the seed: `dataset`, `recipe`, `objective` and each swept setting."""
+"""A cell's value on each axis except the seed: `dataset`, `recipe`, `objective` and each swept setting."""
 Pattern = Scalar | list[Scalar]
-"""A value, a pattern of texts, or a list of which one is to fit."""
+"""A value, a text pattern, or a list of them, any of which may match."""
 
 
 class CellPatterns:
-    """Entries that each name values or patterns of one axis or several; a cell fits an entry if all of them do.
+    """Entries with values or patterns by axis; a cell matches an entry if it matches all of them.
 
-    An entry of a field of the grid that fits no cell is a problem, unless the field is idle.
+    An entry that matches no cell is a problem, unless its field is listed in the grid's `idle`.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class CellPatterns:
         self._met = set[int]()
 
     def fitting(self, cell: Place) -> list[int]:
-        """Return the numbers of the entries that match the cell, and remember that they matched one."""
+        """Return the numbers of the entries that match the cell, and mark them as matched."""
         numbers = [
             number
             for number, entry in enumerate(self._entries)
@@ -57,7 +57,7 @@ class CellPatterns:
 
 
 class Overrides:
-    """The settings that a grid sets for a cell: those of all cells, then those of [[where]], then the swept values."""
+    """The settings that a grid gives for a cell: those of [set], overridden by [[where]], then by swept values."""
 
     def __init__(self, grid: Grid, axes: Mapping[str, Sequence[Scalar]]) -> None:
         self._set, self._where = grid.set, [entry.set for entry in grid.where]
@@ -65,7 +65,7 @@ class Overrides:
         self._clashes = dict[str, None]()
 
     def of(self, cell: Place) -> dict[str, Scalar]:
-        """Return the cell's values by dotted name, those of its matching [[where]] entries included."""
+        """Return the cell's values by dotted name, including those of its matching [[where]] entries."""
         given, numbers = dict(self._set), self._patterns.fitting(cell)
         source = dict[str, int]()
         for number in numbers:
@@ -79,7 +79,7 @@ class Overrides:
         return given | {name: value for name, value in cell.items() if "." in name}
 
     def problems(self) -> list[str]:
-        """Return messages about entries that match no cell, and about entries that set one setting to two values."""
+        """Return messages about entries that match no cell, and about entries that give a setting different values."""
         return [*self._patterns.problems(), *self._clashes]
 
 

@@ -1,19 +1,19 @@
-"""Evaluation protocols by name: the required number of test images, and whether the metrics are means over folds."""
+"""Evaluation protocols: the required number of test images, and whether metrics are averaged over folds."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """The computation of test metrics, with a description for captions."""
+    """How test metrics are computed, with a description for table captions."""
 
     images: int | None = None
-    """Required number of test images; None: any."""
+    """Required number of test images; None: any number."""
     fold: int | None = None
-    """Images of one contiguous fold, whose metrics are averaged; None: the whole test split at once."""
+    """Images per contiguous fold, over which metrics are averaged; None: the whole test split at once."""
     description: str = "the whole test split"
     known_as: str = ""
-    """The data set and its test split, as papers title them."""
+    """The title of data set and test split in papers."""
 
 
 PROTOCOLS = {
@@ -27,18 +27,18 @@ PROTOCOLS = {
 }
 
 ECCV = "eccv"
-"""COCO's 5,000 test images with the answers that people judged right; see `retrieval.eccv`."""
+"""COCO's 5,000 test images with human relevance judgements; see `retrieval.eccv`."""
 JUDGED = ("eccv_map_at_r", "eccv_rprecision", "eccv_r1", "cxc_r1", "cxc_r5", "cxc_r10")
 """The metrics of `ECCV`, each in both directions."""
 
 
 def protocol(name: str) -> Protocol:
-    """Return the protocol of this name; for a user's own data, the whole test split."""
+    """Return the protocol of this name; for unknown names (a user's own data), the whole test split."""
     return PROTOCOLS.get(name) or Protocol()
 
 
 def shown(name: str) -> str:
-    """Return the name as captions print it, with folds spelled out.
+    """Return the name for table captions, with folds spelled out.
 
     >>> shown("coco-5k"), shown("coco-5x1k")
     ('coco-5k', 'coco-5x1k (mean of five folds of 1,000 images)')

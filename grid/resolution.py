@@ -1,4 +1,4 @@
-"""The settings of a grid's cells, section by section: a section that cells share is validated and written once."""
+"""Resolve the settings of a grid's cells; sections shared by several cells are validated and serialised once."""
 
 from collections.abc import Mapping
 from operator import attrgetter
@@ -28,15 +28,15 @@ class Shared(NamedTuple):
     train: TrainSettings
     objective: ObjectiveSettings
     members: tuple[ModelSettings, ...] = ()
-    """The models of an ensemble's members."""
+    """Models of the members, for an ensemble."""
     published: str = ""
-    """The published checkpoint whose record was imported; empty: the trial is trained here."""
+    """Name of the published checkpoint of an imported record; empty if the trial is trained here."""
     origin: Recipe | None = None
-    """The recipe that the settings were made from; None: they were read from a trial."""
+    """The recipe from which the settings were made; None if they were read from a trial."""
 
     @property
     def libraries(self) -> frozenset[str]:
-        """The packages, in addition to torch and NumPy, that its training loads and that compute its numbers."""
+        """The packages that a trial loads in addition to torch and NumPy, and that affect its results."""
         models = (self.model, *self.members)
         present = [*of_objective(self.objective), *(p for m in models for p in of_model(m).values())]
         words = self.dataset.words == "nltk" and any(model.text.tokenizer is None for model in models)
@@ -45,7 +45,7 @@ class Shared(NamedTuple):
 
 
 class Resolver:
-    """The sections of a grid, each validated once for every choice of the swept values that belong to it."""
+    """Resolves the settings of cells; each section is validated once per combination of its own swept values."""
 
     def __init__(self, grid: Grid) -> None:
         self.catalog = grid.catalog
@@ -58,7 +58,7 @@ class Resolver:
         self._unread = dict[str, tuple[str, ...]]()
 
     def shared(self, dataset: str, recipe: str, name: str, given: Mapping[str, Scalar]) -> Shared | None:
-        """Resolve the settings of a cell; None if they do not fit together, and then `problems` says why."""
+        """Resolve the settings of a cell; None if they are incompatible, with the reason added to `problems`."""
         objective = self._objective(name, given)
         model = self._section("model", dataset, recipe, given)
         if model is None:
@@ -71,7 +71,7 @@ class Resolver:
         return Shared(data, recipe, model, train, objective, origin=origin) if data and train else None
 
     def text(self, section: Settings) -> str:
-        """Return a section of this resolver as the JSON that trial ids hash."""
+        """Return a section of this resolver as the canonical JSON that is hashed for trial ids."""
         if id(section) not in self._texts:  # the resolver keeps its sections, so no other object has this id
             self._texts[id(section)] = canonical_json(section)
         return self._texts[id(section)]
@@ -85,7 +85,7 @@ class Resolver:
         ]
 
     def _objective(self, name: str, given: Mapping[str, Scalar]) -> ObjectiveSettings:
-        """An objective with the values that the grid sets for its parameters."""
+        """An objective with the parameter values given by the grid."""
         overrides = of_section("objective", given)
         key = "objective", name, *overrides.items()
         if key not in self._known:
@@ -110,7 +110,7 @@ class Resolver:
     def _section(
         self, section: str, dataset: str, recipe: str, given: Mapping[str, Scalar], reader: Reader | None = None
     ) -> Any:
-        """A section with the grid's settings that a training reads; the recipe gives all others."""
+        """A section with those settings of the grid that have an effect; all others come from the recipe."""
         overrides = of_section(section, given)
         key = section, dataset, recipe, reader and (id(reader.model), *reader[1:]), *overrides.items()
         if key not in self._known:
@@ -129,7 +129,7 @@ class Resolver:
         return self._known[key]
 
     def _made(self, section: str, dataset: str, recipe: str, overrides: Mapping[str, Scalar]) -> Settings | None:
-        """A section with these values; None if it cannot have them, which `problems` says then."""
+        """A section with these values; None if they are invalid, with the reason added to `problems`."""
         try:
             return section_from(section, dataset, recipe, overrides, self.catalog)
         except ValidationError as error:
@@ -137,7 +137,7 @@ class Resolver:
             return None
 
     def _note(self, name: str, conditions: tuple[str, ...], *, same: bool = False) -> None:
-        """Note the conditions that a trial lacks to read this setting; an unswept value may equal its own."""
+        """Record the unmet conditions for a setting to have an effect; a set value equal to the trial's is allowed."""
         if conditions and not (same and name in self._set):
             self._unread.setdefault(name, conditions)
         else:
@@ -145,31 +145,31 @@ class Resolver:
 
 
 def _value(settings: Settings, name: str) -> Any:
-    """The value of a setting; of a parameter that a pooling of ours lacks, what equals no other value."""
+    """The value of a setting, or a unique object for a parameter that a built-in pooling lacks."""
     *path, last = name.split(".")
     holder = attrgetter(".".join(path))(settings) if path else settings
     return holder.get(last, object()) if isinstance(holder, dict) else getattr(holder, last)
 
 
 def reader_of(model: ModelSettings, objective: ObjectiveSettings) -> Reader:
-    """Return what reads the data and training settings of a trial with this model and objective."""
+    """Return the `Reader` that decides which data and training settings have an effect for a model and objective."""
     needed = objective.needs
     estimates = any(registered()[name].warms_up for name in needed if name in registered())
     return Reader(model, estimates or objective.entry.warms_up(objective.parameters), needed)
 
 
 def lacking(settings: Settings, name: str, reader: Reader | None) -> tuple[str, ...]:
-    """Return the conditions for reading a setting (`image.pool_k`) that are not met; empty: a training reads it."""
+    """Return the unmet conditions for a setting (`image.pool_k`) to have an effect; empty if it has one."""
     *path, last = name.split(".")
     holder = attrgetter(".".join(path))(settings) if path else settings
-    if not isinstance(holder, Settings):  # a parameter of a user's own part, which is read where the others are
+    if not isinstance(holder, Settings):  # a user-defined component's parameter, read if others are
         return lacking(settings, ".".join(path), reader)
     marks = type(holder).model_fields[last].metadata
     return tuple(mark.words for mark in marks if isinstance(mark, ReadWhere) and not mark.condition(holder, reader))
 
 
 def _trains_nothing(recipe: str, known: Catalog) -> tuple[str, ...]:
-    """The condition of reading train.epochs that a recipe without training lacks; empty: it trains."""
+    """The unmet condition for train.epochs to have an effect; empty if the recipe trains."""
     if known.recipe(recipe).train.epochs:
         return ()
     # a shipped recipe without training extends the recipe that trains its model

@@ -1,4 +1,4 @@
-"""The run of a grid: resources of a job, handling of failures, budget of seeds; never identity."""
+"""Settings of a grid's run (resources, reliability, budget), which do not change trial ids."""
 
 import os
 from contextlib import suppress
@@ -12,9 +12,11 @@ from goalgrid.grid.settings.components import REPLICAS, Component
 
 
 def cpus_here(groups: Path = Path("/sys/fs/cgroup"), member: Path = Path("/proc/self/cgroup")) -> int:
-    """Count the CPUs that this process may use: by its affinity, and by quotas of its control groups (containers).
+    """Count the CPUs that this process may use, given its affinity and the quotas of its control groups (containers).
 
-    Control groups are mounted at `groups`; the file `member` names those of this process.
+    Args:
+        groups: mount point of the control groups.
+        member: the file that lists the control groups of this process.
     """
     counts = [len(os.sched_getaffinity(0))]
     names = [line.split(":", 2)[2].strip("/") for line in member.read_text().splitlines()] if member.exists() else []
@@ -32,47 +34,54 @@ class Resources(Settings):
 
     cpu: Annotated[PositiveInt, Unit("CPUs")] = Field(
         default=1,
-        description="CPUs and threads of each training process; on CPUs, their number changes the last digits",
+        description="CPUs and threads of each training process; when training on CPUs, the number changes the last "
+        "digits",
     )
     gpu: Annotated[Gpus | None, Unit("GPUs")] = Field(
         default=None,
-        description="share of one GPU, or a whole number of GPUs, that every job requires; none: the share that the "
-        "memory probe measured, or CPUs on a machine without GPUs",
+        description="fraction of one GPU, or whole number of GPUs, that each job requires; none: the fraction "
+        "measured by "
+        "the memory probe, or CPUs on a machine without GPUs",
     )
     replicas: Annotated[PositiveInt, Unit("processes")] = Field(
         default=1,
-        description="processes that train one trial together, each with a part of every batch, `cpu` CPUs and its own "
-        "GPU; they compute the gradient of the whole batch, so the trial may need more memory than one GPU has",
+        description="data-parallel processes per trial, each with a part of every batch, `cpu` CPUs and its own GPU; "
+        "they "
+        "compute the gradient of the whole batch, so a trial may need more memory than one GPU has",
     )
     exchange: Literal["gloo"] | None = Field(
         default=None,
-        description="gloo: replicas exchange through host memory (slower) and may share a GPU; none: nccl between "
-        "GPUs, gloo between CPUs",
+        description="communication backend of replicas. gloo: through host memory (slower), so replicas may share a "
+        "GPU; "
+        "none: nccl between GPUs, gloo between CPUs",
     )
     custom: dict[str, PositiveFloat] = Field(
         default={},
-        description="custom Ray resources that every job requires, by the names that nodes give them, e.g. "
+        description="custom Ray resources that each job requires, by the names under which nodes declare them, e.g. "
         '`"accelerator_type:A100" = 0.001`',
     )
     concurrency: Annotated[PositiveInt | None, Unit("jobs")] = Field(
-        default=None, description="jobs that run at once; none: as many as fit the CPUs and GPUs"
+        default=None, description="maximum number of concurrent jobs; none: as many as the CPUs and GPUs allow"
     )
     workers: Annotated[PositiveInt | None, Unit("threads")] = Field(
-        default=None, description="threads that decode pictures, in each training process; none: as many as `cpu`"
+        default=None, description="threads per training process that decode pictures; none: as many as `cpu`"
     )
     channels_last: StrictBool = Field(
         default=False,
-        description="keep convolutions in channels-last memory format on a GPU; last digits change, ids do not",
+        description="use the channels-last memory format for convolutions on a GPU; changes the last digits, but not "
+        "trial ids",
     )
     cudnn_benchmark: StrictBool = Field(
         default=False,
-        description="let cuDNN time its algorithms for each shape on a GPU and take the fastest, which may differ from "
-        "run to run; last digits change, trial ids do not",
+        description="let cuDNN benchmark its algorithms for each shape and use the fastest, which may differ from "
+        "run to "
+        "run; changes the last digits, but not trial ids",
     )
     cuda_graphs: StrictBool = Field(
         default=True,
-        description="launch all kernels of an objective at once on a GPU, as a CUDA graph, in batches of up to 1,024 "
-        "pairs; changes neither numbers nor trial ids",
+        description="run the kernels of an objective as one CUDA graph on a GPU, for batches of up to 1,024 pairs; "
+        "changes "
+        "neither results nor trial ids",
     )
     features: str | None = Field(
         default=None, description="cache folder for features of frozen backbones; none: `features` in the runs folder"
@@ -90,7 +99,7 @@ class Resources(Settings):
 
     @property
     def components(self) -> dict[str, Component]:
-        """The components that trainings have by these resources, by what a user calls them."""
+        """The components that these resources add to every trial, keyed by their label for messages."""
         return {f"resources.replicas = {self.replicas}": REPLICAS} if self.replicas > 1 else {}
 
     @property
@@ -99,17 +108,17 @@ class Resources(Settings):
 
     @property
     def shares_gpus(self) -> bool:
-        """Whether a trial takes the share of a GPU that its memory needs, and no number that is set."""
+        """Whether a trial gets the fraction of a GPU that its memory needs, because no number is set."""
         return self.gpu is None and self.replicas == 1
 
     @property
     def threads(self) -> int:
-        """Threads that decode pictures, in each process that trains."""
+        """Number of threads per training process that decode pictures."""
         return self.workers or self.cpu
 
     @property
     def idle(self) -> str:
-        """A warning about GPUs that a job asks for and no process uses, or an empty string."""
+        """A warning if a job requests GPUs that no process uses; else an empty string."""
         if self.replicas > 1 or (self.gpu or 0) <= 1:
             return ""
         return (
@@ -118,7 +127,7 @@ class Resources(Settings):
         )
 
     def gpus(self, share: float) -> float:
-        """Return the GPUs that a job asks for if there are any, given the share of a GPU that its recipe needs."""
+        """Return the number of GPUs that a job requests if there are any; `share`: the fraction its recipe needs."""
         if self.replicas > 1 and self.exchange:
             return 1.0 if self.gpu is None else self.gpu
         if self.replicas > 1:
@@ -127,45 +136,45 @@ class Resources(Settings):
 
 
 class Reliability(Settings):
-    """[reliability]: how much work a failure may cost, and how long to wait."""
+    """[reliability]: checkpoint intervals, timeouts, and which files to keep."""
 
     checkpoint_minutes: Annotated[PositiveFloat | None, Unit("minutes")] = Field(
         default=10, description="time between checkpoints; every epoch also ends with a checkpoint"
     )
     checkpoint_steps: Annotated[PositiveInt | None, Unit("steps")] = Field(
-        default=None, description="steps between checkpoints; none: by time alone"
+        default=None, description="steps between checkpoints; none: only checkpoint_minutes decides"
     )
     stall_minutes: Annotated[PositiveFloat, Unit("minutes")] = Field(
-        default=30, description="time without any progress after which a trial is killed and retried"
+        default=30, description="time without progress after which a trial is killed and retried"
     )
     grace_seconds: Annotated[NonNegativeFloat, Unit("seconds")] = Field(
         default=25,
-        description="time for running trials to write checkpoints when a launch is asked to end (SIGTERM, Ctrl-C)",
+        description="time that running trials get to write checkpoints when a launch is asked to end (SIGTERM, Ctrl-C)",
     )
     folder_seconds: Annotated[NonNegativeFloat, Unit("seconds")] = Field(
-        default=60, description="how long a node waits for a shared folder to appear"
+        default=60, description="time that a node waits for a shared folder to appear"
     )
     keep: Literal["weights", "record"] = Field(
         default="weights",
-        description="files to keep of a finished trial; weights: all, with its best weights; record: only record, "
-        "history and log, unless another trial of the grid starts from it, is ranked by it or averages it",
+        description="files of a finished trial to keep. weights: all files, including the best weights; record: only "
+        "record, history and log, unless another trial of the grid starts from it, is ranked by it or averages it",
     )
 
 
 UNTIL_RESOLVED = "until resolved"
-"""Takes the place of the seeds of a grid with a budget."""
+"""The value of `seeds` in a grid with a budget."""
 
 
 class Budget(Settings):
-    """[budget]: how many seeds a grid with seeds = "until resolved" may spend."""
+    """[budget]: limits on the seeds of a grid with seeds = "until resolved"."""
 
     seeds: Annotated[int, Field(ge=4, le=1000), Unit("seeds")] = Field(
         default=10,
-        description="most seeds of a cell; every cell gets 3, and cells that compete for the best get more",
+        description="maximum number of seeds per cell; every cell gets 3, and cells that compete for the best get more",
     )
     difference: Annotated[NonNegativeFloat, Unit("percent points")] = Field(
-        default=0.5, description="smallest difference between cells that is worth resolving"
+        default=0.5, description="smallest difference between cells that must be resolved"
     )
     metric: Literal["r1", "r5", "r10", "rsum"] = Field(
-        default="r1", description="metric that decides: a recall, averaged over both directions, or rsum"
+        default="r1", description="metric by which cells are compared: a recall averaged over both directions, or rsum"
     )

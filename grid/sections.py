@@ -1,4 +1,4 @@
-"""The sections of a trial's settings that all objectives share, each made of a recipe's content and a grid's values."""
+"""Build the sections of a trial's settings, except the objective, from a recipe's content and a grid's values."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,13 +13,16 @@ SECTIONS: dict[str, type[Settings]] = {"dataset": DatasetSettings, "model": Mode
 
 
 def of_section(section: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a section, of all values by dotted name."""
+    """Select the values of a section from values by dotted name, and strip the section's prefix."""
     prefix = f"{section}."
     return {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
 
 
 def section_from(section: str, dataset: str, recipe: str, overrides: Mapping[str, Any], known: Catalog) -> Settings:
-    """Return a section with these values, the choice of an encoder or scorer first; or pydantic's error."""
+    """Build a section from a recipe and overrides; raises pydantic's ValidationError.
+
+    Choices of encoders and scorers are applied first, because they reset other settings.
+    """
     content: dict[str, Any] = {"name": dataset, "protocol": catalog.protocols(dataset)[0]}
     if section != "dataset":
         content = known.content(recipe)[section]
@@ -29,12 +32,12 @@ def section_from(section: str, dataset: str, recipe: str, overrides: Mapping[str
 
 
 def _rank(field: str) -> int:
-    """Fields that drop others of their table come first."""
+    """A sort key that puts fields first that reset others of their table."""
     return 0 if field in CHOICES else 1 if field == CALL else 2
 
 
 def put(table: dict[str, Any], name: str, value: Any) -> None:
-    """Set a value by its dotted name; another encoder, scorer or call drops the settings of the old one."""
+    """Set a value by its dotted name; another encoder, scorer or call resets the settings of the old one."""
     *parents, last = name.split(".")
     for part in parents:
         table = table.setdefault(part, {})

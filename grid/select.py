@@ -1,4 +1,4 @@
-"""[select]: settings that each cell chooses by validation: the points of its searches, and their seeds."""
+"""[select]: hyper-parameter search of each cell on the validation split: its points and seeds."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,36 +14,36 @@ from goalgrid.grid.settings.base import Settings, Unit
 from goalgrid.grid.syntax import DISTRIBUTIONS, Scalar
 
 Point = tuple[tuple[str, Scalar], ...]
-"""A value of every setting, with its dotted name."""
+"""(setting, value) pairs, with dotted names."""
 Range = list[Scalar] | dict[str, list[int | float]]
-"""The values of a setting, or a distribution: `{"log_uniform": [1e-5, 1e-3]}`."""
+"""A list of values, or a distribution: `{"log_uniform": [1e-5, 1e-3]}`."""
 
 DEFAULT: Point = ()
-"""The point of the default: it sets nothing, so that the cell has the values of its recipe and its objective."""
+"""The default point: it sets nothing, so the cell has the values of its recipe and objective."""
 STRIDE = 100
-"""By how much the seeds of one search differ from those of the next."""
+"""Offset between the seeds of consecutive searches."""
 _DIGITS = 3
-"""Significant digits of a number that is drawn between two ends."""
+"""Significant digits of a number drawn from a distribution."""
 _CANDIDATES = 100
-"""Points that are drawn at most for each point that is asked for: points that repeat an earlier one do not count."""
+"""Maximum number of candidates per requested point, because duplicates of earlier points are discarded."""
 
 
 class Draw(NamedTuple):
-    """A point of a search, with the seeds that a cell is trained with there."""
+    """A search point with the seeds of its trials."""
 
     point: Point
     seeds: tuple[int, ...]
-    """Of its search trial, of the trials that confirm it, then those of the trials that it gets if chosen."""
+    """Seeds of the search trial, of the confirming trials, and of the final trials (if the point is chosen)."""
 
 
 @dataclass(frozen=True)
 class Halving:
-    """When search trials of one cell stop: beyond the best `1/factor` at epochs `grace`, `grace * factor`, ..."""
+    """Successive halving: at epochs `grace`, `grace * factor`, ..., keep the best `1/factor` of a cell's trials."""
 
     cell: str
-    """Trials of one cell are compared with one another alone."""
+    """The cell; only its own trials are compared with one another."""
     by: str
-    """A validation metric as in the history, e.g. "val_rsum"; larger is better."""
+    """A validation metric of the history, e.g. "val_rsum"; higher is better."""
     grace: int = 2
     factor: int = 3
 
@@ -68,55 +68,62 @@ def _several(value: int) -> int:
 
 
 class Select(Settings):
-    """[select]: what each cell chooses by validation, before it is trained with the grid's seeds."""
+    """[select]: the hyper-parameter search of each cell, before it is trained with the grid's seeds."""
 
     over: Annotated[dict[str, Annotated[Range, PlainValidator(_range)]], Field(min_length=1)] = Field(
-        description="settings that each cell chooses, with a list of values, { uniform = [low, high] } or "
-        "{ log_uniform = [low, high] }; uniform draws whole numbers between whole ends"
+        description="settings that each cell chooses, each with a list of values, { uniform = [low, high] } or "
+        "{ log_uniform = [low, high] }; uniform draws integers if both ends are integers"
     )
     include: Literal["none", "default"] = Field(
         default="none",
-        description="default: the values that recipe and objective have without a search are the first point, one of "
-        "the draws",
+        description="default: the first point has the default values of recipe and objective; it counts as one of the "
+        "draws",
     )
     draws: Annotated[PositiveInt | None, Unit("points"), Field(validate_default=True)] = Field(
-        default=None, description="points that each cell tries; none: all points of a finite product"
+        default=None, description="number of points that each cell tries; none: all combinations of the listed values"
     )
-    seed: NonNegativeInt = Field(default=100, description="of the search trials; it may not stand in seeds")
+    seed: NonNegativeInt = Field(
+        default=100, description="seed of the search trials; must not be one of the grid's seeds"
+    )
     by: Literal["val_rsum", "val_i2t_r1", "val_i2t_r5", "val_i2t_r10", "val_t2i_r1", "val_t2i_r5", "val_t2i_r10"] = (
-        Field(default="val_rsum", description="the metric that decides, on the validation split")
+        Field(default="val_rsum", description="validation metric by which points are chosen")
     )
     stop: Literal["none", "asha"] = Field(
-        default="none", description="asha: stop search trials that are behind others of their cell"
+        default="none", description="asha: stop search trials early that are worse than others of their cell"
     )
     grace: Annotated[PositiveInt, Unit("epochs")] = Field(
-        default=2, description="epochs before a search trial may be stopped; asha looks again factor times later"
+        default=2,
+        description="epochs before a search trial may be stopped; later checks follow at grace x factor, "
+        "grace x factor^2, ...",
     )
-    factor: Annotated[int, Field(ge=2)] = Field(default=3, description="one of so many search trials goes on, by asha")
+    factor: Annotated[int, Field(ge=2)] = Field(
+        default=3, description="asha continues the best 1 / factor of the search trials at each check"
+    )
 
     confirm: Annotated[NonNegativeInt, Unit("points"), AfterValidator(_several)] = Field(
         default=0,
-        description="the best points of a cell are trained again, with confirm_seeds further seeds, and the mean over "
-        "seeds decides; 0: the search seed alone decides",
+        description="number of best points per cell that are also trained with confirm_seeds further seeds; their mean "
+        "over seeds then decides; 0: only the search seed decides",
     )
     confirm_seeds: Annotated[int, Field(ge=1, lt=STRIDE), Unit("seeds")] = Field(
-        default=2, description="further seeds that confirm a point: those after select.seed"
+        default=2, description="number of further seeds that confirm a point: those following select.seed"
     )
     repeats: PositiveInt = Field(
         default=1,
-        description="whole searches of a cell, each with draws and seeds of its own; as many as seeds, of which each "
-        "is trained with the values of one search, so that their spread is that of searches",
+        description="independent searches per cell, each with its own draws and seeds; 1, or as many as seeds: each "
+        "seed "
+        "is then trained with the values of one search, so the spread over seeds includes that of the search",
     )
 
     @property
     def searches(self) -> list[range]:
-        """The seeds of each search: of its search trials, then of those that confirm."""
+        """The seeds of each search: that of its search trials, followed by the confirming seeds."""
         seeds = 1 + (self.confirm_seeds if self.confirm else 0)
         return [range(first, first + seeds) for first in (self.seed + STRIDE * n for n in range(self.repeats))]
 
     @property
     def seeds(self) -> frozenset[int]:
-        """All seeds by which validation chooses: no trial of a table has one."""
+        """All seeds used in searches; no trial of a table has one of them."""
         return frozenset().union(*self.searches)
 
     @field_validator("draws")
@@ -136,9 +143,9 @@ class Select(Settings):
         return draws
 
     def points(self, search: int = 0) -> list[Point]:
-        """The points that every cell tries in a search, in the order in which they are drawn; more draws extend them.
+        """Return the points that every cell tries in a search, in draw order; more draws only append points.
 
-        The first is `DEFAULT` where it is included: one of the draws, or one more than a finite product.
+        If included, `DEFAULT` comes first: as one of the draws, or in addition to all combinations of listed values.
         """
         included = [DEFAULT] if self.include == "default" else []
         if self.draws is None:
@@ -153,7 +160,7 @@ class Select(Settings):
         return list(points)
 
     def tried(self, seeds: Sequence[int]) -> list[Draw]:
-        """The points of all searches; each is trained with all of these seeds if chosen, or each search has one."""
+        """Return the points of all searches with their seeds; with `repeats`, each search has one of `seeds`."""
         finals = [seeds] if self.repeats == 1 else [[seed] for seed in seeds]
         return [
             Draw(point, (*before, *after))
@@ -163,7 +170,7 @@ class Select(Settings):
 
 
 def _whole(values: Mapping[str, Sequence[float]]) -> Sequence[Scalar]:
-    """The whole numbers between whole ends; none for other distributions, of which no list has all values."""
+    """The integers of a uniform distribution with integer ends; empty for continuous distributions."""
     low, high = values.get("uniform", (0.0, 0.0))
     return range(low, high + 1) if isinstance(low, int) and isinstance(high, int) else ()
 
@@ -173,7 +180,7 @@ def _count(values: Range) -> float:
 
 
 def _at(values: Range, share: float) -> Scalar:
-    """The value at this share, in [0, 1), of a list or a distribution."""
+    """The value at the quantile `share`, in [0, 1), of a list or distribution."""
     several = values if isinstance(values, list) else _whole(values)
     if several:
         return several[int(share * len(several))]

@@ -1,4 +1,4 @@
-"""`goalgrid.log`: values that a user's own loss, encoder or scorer shows of each training step."""
+"""`goalgrid.log`: log values from a user-defined loss, encoder or scorer at each training step."""
 
 import re
 from collections.abc import Iterator
@@ -9,20 +9,20 @@ from typing import Any
 from goalgrid.grid.errors import UserError
 
 TAKEN = ("epoch", "step", "seconds", "lr")
-"""Names of the history that are not means over steps, in addition to those that begin with val_."""
+"""Reserved names of the history, in addition to those that begin with val_."""
 _STEP = ContextVar[dict[str, list[Any]] | None]("values of this step", default=None)
 
 
 def log(name: str, value: Any) -> None:
-    """Show a value of this training step: history, trackers and figures have its mean over the steps of each epoch.
+    """Log a value of the current training step; history, trackers and figures show its mean over each epoch.
 
-    Outside a training step, as in validation and evaluation, it does nothing. Log it in every step.
+    Log the value in every step. Outside training steps, e.g. in validation, the call has no effect.
 
     Args:
-        value: a number, or a tensor of one number, on any device; several in one step count by their mean.
+        value: a number, or a tensor with one number on any device; several values in one step are averaged.
 
     Raises:
-        UserError: the name is invalid or the trainer's own, or the value is not a single number.
+        UserError: the name is invalid or reserved, or the value is not a single number.
     """
     values = _STEP.get()
     if values is None:
@@ -38,7 +38,7 @@ def log(name: str, value: Any) -> None:
 
 @contextmanager
 def of_step() -> Iterator[dict[str, list[Any]]]:
-    """Collect what `log` is called with in this thread while the block runs."""
+    """Collect the values that are logged in this thread while the block runs."""
     values = dict[str, list[Any]]()
     token = _STEP.set(values)
     try:

@@ -1,4 +1,4 @@
-"""The forms in which settings may be written in a grid file: dotted names, tables, single values and ranges."""
+"""Syntax of settings in a grid file: dotted names, nested tables, single values and ranges."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -8,13 +8,13 @@ from goalgrid.grid.errors import UserError
 
 Scalar = bool | int | float | str
 RANGES = {"log": 2, "linear": 3}
-"""How the values of a range are spaced, with the significant digits that they are rounded to."""
+"""The spacings of a range, each with the number of significant digits of its values."""
 DISTRIBUTIONS = ("uniform", "log_uniform")
-"""How a value that [select] chooses is drawn between two ends."""
+"""The distributions from which [select] can draw."""
 
 
 def flat(table: Mapping[str, Any], whole: Callable[[str], bool] = lambda key: False) -> dict[str, Any]:
-    """Flatten nested tables to dotted names; `whole` says which keys hold a table that counts as one value.
+    """Flatten nested tables to dotted names; tables under keys for which `whole` is true are kept as values.
 
     >>> flat({"train": {"lr": 0.1, "decay": None}, "seed": 0})
     {'train.lr': 0.1, 'train.decay': None, 'seed': 0}
@@ -27,7 +27,7 @@ def flat(table: Mapping[str, Any], whole: Callable[[str], bool] = lambda key: Fa
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return both values, by dotted name, where nested tables differ; None for a value that a table lacks.
+    """Return the pairs of values, by dotted name, in which nested tables differ; None for a missing value.
 
     >>> differing({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}, "d": 4})
     {'a.c': (2, 3), 'd': (None, 4)}
@@ -51,7 +51,7 @@ def setting_text(value: Any) -> str:
 
 
 def dotted(table: Mapping[str, Any], where: str, *, swept: bool) -> dict[str, Any]:
-    """Return the values of [set] or [sweep] by dotted names; those of [sweep] are lists, also of ranges."""
+    """Flatten [set] or [sweep] to dotted names; values of [sweep] become lists, and ranges are expanded."""
     pairs = list(_pairs(table, where, swept=swept))
     if twice := [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]:
         section = "[sweep]" if swept else "[set]"
@@ -73,7 +73,7 @@ def _pairs(table: Mapping[str, Any], where: str, prefix: str = "", *, swept: boo
 
 
 def _range(table: Mapping[str, Any], where: str) -> list[int] | list[float]:
-    """The values of `{log = [first, last, count]}` or `{linear = [first, last, count]}`."""
+    """Expand `{log = [first, last, count]}` or `{linear = [first, last, count]}`."""
     form = "a range is { log = [first, last, count] } or { linear = [first, last, count] }"
     (kind, ends), *others = table.items()
     numbers = isinstance(ends, list) and all(type(end) in (int, float) for end in ends)
@@ -88,12 +88,12 @@ def _range(table: Mapping[str, Any], where: str) -> list[int] | list[float]:
 
 
 def spaced(kind: str, first: float, last: float, count: int) -> list[int] | list[float]:
-    """Space `count` values between two ends, rounded as a person writes them: to 2 digits on a log scale, else to 3.
+    """Return `count` values between two ends, rounded to 2 significant digits on a log scale and to 3 on a linear one.
 
     >>> spaced("log", 1e-4, 1e-3, 5), spaced("log", 32, 256, 4), spaced("linear", 0, 1, 5)
     ([0.0001, 0.00018, 0.00032, 0.00056, 0.001], [32, 64, 128, 256], [0.0, 0.25, 0.5, 0.75, 1.0])
 
-    Whole numbers between whole ends stay as they are. There are more digits where two values would be equal.
+    Integers between integer ends are not rounded, and more digits are kept if two values would be equal.
     """
     shares = [place / (count - 1) for place in range(count)]
     exact = [first * (last / first) ** share if kind == "log" else first + (last - first) * share for share in shares]

@@ -1,8 +1,8 @@
-"""Which plug-ins run: files that this user named in a grid file, and all files under --trust-code.
+"""Decide which plug-ins may run: files that this user has named in a grid file, and any file with --trust-code.
 
-A grid that ran is kept in its runs folder with the text of the files that it uses. The runs folder may be anybody's. So
-`$XDG_STATE_HOME/goalgrid/trusted.txt`, of this user, holds digests of the paths and the texts that the user named. A
-file that others could write counts as empty.
+A grid is saved in its runs folder with the text of the files that it uses, and another user may own that folder.
+Therefore `$XDG_STATE_HOME/goalgrid/trusted.txt` keeps digests of the paths and texts that this user has named. The file
+is ignored if other users can write to it.
 """
 
 import os
@@ -14,22 +14,22 @@ from pathlib import Path
 from goalgrid.grid.errors import UserError, regular_bytes
 
 _named: set[str] = set()
-"""Digests of this process's own calls of `remember`; the file may not be writable."""
+"""Digests remembered in this process, because the file may not be writable."""
 _everything = False
 
 
 class Untrusted(UserError):
-    """A grid's code is not run, since this user never named it."""
+    """A grid's code is not run, because this user has not approved it."""
 
 
 def trust_everything(trusted: bool) -> None:
-    """Set whether code that this user never named may run from now on, and is remembered."""
+    """Set whether code that this user has not named may run from now on; code that runs is remembered."""
     global _everything
     _everything = trusted
 
 
 def remember(*named: str) -> None:
-    """Trust these paths and texts from now on, in later processes, too."""
+    """Trust these paths and texts from now on, also in later processes."""
     new = [digest for digest in map(_digest, named) if digest not in _known()]
     _named.update(new)
     with suppress(OSError, RuntimeError):  # no home folder, or one that cannot be written
@@ -38,17 +38,17 @@ def remember(*named: str) -> None:
 
 
 def trusted(text: str) -> bool:
-    """Return whether this user named this text on this machine, or gave --trust-code."""
+    """Return whether this user has named this text on this machine, or passed --trust-code."""
     return _everything or named(text)
 
 
 def named(text: str) -> bool:
-    """Return whether this user named this path or text on this machine."""
+    """Return whether this user has named this path or text on this machine."""
     return _digest(text) in _known()
 
 
 def _keep(digests: list[str]) -> None:
-    """Add digests to the file, which this user alone may read and write, whatever the umask is."""
+    """Add digests to the file, which only this user may read and write, regardless of the umask."""
     file = _file()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if os.path.lexists(file) and not _is_private(file):
@@ -59,7 +59,7 @@ def _keep(digests: list[str]) -> None:
 
 
 def _is_private(file: Path) -> bool:
-    """Return whether a regular file is this user's, and no other user could write it."""
+    """Return whether the path is a regular file of this user that no other user can write to."""
     status = file.lstat()
     return (
         stat.S_ISREG(status.st_mode)

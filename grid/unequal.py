@@ -1,4 +1,4 @@
-"""Settings in which the cells of a data set differ though no axis says so: a grid sets them for some cells alone."""
+"""Find settings that differ between the cells of a data set without being an axis, e.g. set by [[where]]."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,22 +15,22 @@ Values = Mapping[str, Any]
 
 
 class _Read(NamedTuple):
-    """A setting that a training reads."""
+    """A setting that has an effect on a trial."""
 
     name: str
     value: Any
     default: bool
-    """Whether the value is its recipe's, or its objective's default."""
+    """Whether the value is the default of its recipe or objective."""
 
 
 _Reading = dict[str, _Read]
-"""By the dotted name with the encoders and scorers on the way: the layers of another encoder are another setting."""
+"""Settings by dotted name with the chosen encoders and scorers, so that `layers` of two encoders are not compared."""
 
 
 def unequal(cells: Sequence[Cell]) -> list[Values]:
-    """Return for each cell its values of the settings in which the cells of its data set differ.
+    """Return, for each cell, its values of the settings that differ between the cells of its data set.
 
-    Left out are axes, chosen settings, and what comes with the recipe, the objective, or another encoder or scorer.
+    Axes, settings chosen by [select], and differences due to the recipe, objective, encoder or scorer are left out.
     """
     values_of: list[Values] = [{} for _ in cells]
     named = {name for cell in cells for name, _ in cell.swept}
@@ -46,14 +46,14 @@ def unequal(cells: Sequence[Cell]) -> list[Values]:
 
 
 def _kind(cell: Cell) -> tuple[Any, ...]:
-    """What decides on the settings of a cell that others of its data set may share: few cells differ in it."""
+    """A key that is equal for cells with equal settings; a data set has few different keys."""
     shared = cell.trials[0].shared
     sections = shared.dataset, shared.model, shared.train, shared.objective
     return shared.recipe, bool(cell.trials[0].epochs), *map(id, sections)
 
 
 def _differing(readings: Sequence[_Reading], named: Collection[str]) -> list[Values]:
-    """For each reading its values of the settings in which they differ, beyond those that are named elsewhere."""
+    """For each reading, its values of the settings that differ between readings, except those in `named`."""
     values_of: list[dict[str, Any]] = [{} for _ in readings]
     for key, parts in grouped(pair for reading in readings for pair in reading.items()).items():
         name, value, _ = parts[0]
@@ -66,7 +66,7 @@ def _differing(readings: Sequence[_Reading], named: Collection[str]) -> list[Val
 
 
 def _reading(cell: Cell) -> _Reading:
-    """What the training of a cell reads; of a cell that trains nothing, that it has no epochs."""
+    """The settings that have an effect on a cell; for a cell without training, its zero epochs."""
     shared, trains = cell.trials[0].shared, cell.trials[0].epochs > 0
     reader, reading = reader_of(shared.model, shared.objective), _of_objective(shared.objective)
     whole = DatasetSettings.model_validate({"name": cell.dataset, "protocol": catalog.protocols(cell.dataset)[0]})
@@ -81,7 +81,7 @@ def _reading(cell: Cell) -> _Reading:
 
 
 def _of_objective(objective: ObjectiveSettings) -> _Reading:
-    """The variant, and the parameters that the objective reads."""
+    """The variant, and the parameters that have an effect on the objective."""
     declared, defaults = objective.entry.parameters, objective.entry.defaults(objective.variant)
     values = {"variant": _Read("objective.variant", objective.variant, default=False)}
     for name, value in objective.parameters.items():
@@ -91,7 +91,7 @@ def _of_objective(objective: ObjectiveSettings) -> _Reading:
 
 
 def _values(settings: Settings, prefix: str, reader: Reader) -> Iterator[tuple[str, Any]]:
-    """The settings that a training reads, by keys of `_Reading`."""
+    """The settings that have an effect on a trial, by keys of `_Reading`."""
     for name, field in type(settings).model_fields.items():
         value, marks = getattr(settings, name), field.metadata
         met = all(mark.condition(settings, reader) for mark in marks if isinstance(mark, ReadWhere))

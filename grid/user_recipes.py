@@ -1,4 +1,4 @@
-"""Recipes of the user's own: TOML files, and tables of a grid file. Both may extend another recipe."""
+"""The user's own recipes: TOML files, or tables of a grid file. Both may extend another recipe."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ from goalgrid.grid.validation_messages import explain
 
 
 class OwnRecipes:
-    """A grid file's own recipes: its tables [recipe.NAME], and the files that it names by a path in its folder."""
+    """A grid file's own recipes: its tables [recipe.NAME], and the recipe files that it refers to by path."""
 
     def __init__(self, tables: Mapping[str, Any], folder: Path, known: Catalog = catalog.SHIPPED) -> None:
         self._tables, self._folder, self._catalog = tables, folder, known
@@ -23,11 +23,11 @@ class OwnRecipes:
         self._from: dict[str, str] = {}
 
     def add(self, text: str) -> str:
-        """Read a recipe by a path ending in .toml or by name, with all that it needs, and return its name."""
+        """Read a recipe and its dependencies, given its path (ending in .toml) or name, and return its name."""
         return self._read(text, self._folder, ())[0]
 
     def _read(self, text: str, folder: Path, before: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
-        """Name and whole content."""
+        """The recipe's name and its merged content."""
         path = (folder / user_path(text)).absolute()
         in_grid = not before or before[-1].startswith("[")
         if text.endswith(".toml"):
@@ -52,7 +52,7 @@ class OwnRecipes:
         return name, whole
 
     def _keep(self, name: str, whole: dict[str, Any], place: str) -> None:
-        """Check a recipe, and keep it unless it is a shipped one under the shipped name."""
+        """Validate a recipe, and keep it unless it equals the shipped recipe of the same name."""
         try:
             check_name(name)
             new = self._catalog.validated(Recipe, whole)
@@ -74,7 +74,7 @@ class OwnRecipes:
 
 
 def _differences(new: Recipe, other: Recipe) -> list[str]:
-    """The settings in which two recipes differ, the description aside."""
+    """The settings in which two recipes differ, ignoring descriptions."""
     one, two = (
         {**recipe.model_dump(include={"model", "train", "gpu"}), "parents": recipe.parents} for recipe in (new, other)
     )

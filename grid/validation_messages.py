@@ -1,4 +1,4 @@
-"""What is wrong with a text of the user, as pydantic found it, in our words."""
+"""Translate pydantic's validation errors into messages for users."""
 
 import re
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ _PROBLEMS = {
     "less_than": "it should be below {lt:g}",
     "less_than_equal": "it should be at most {le:g}",
 }
-"""Messages by pydantic's name of a problem; other problems keep pydantic's words."""
+"""Messages by pydantic's error type; other errors keep pydantic's message."""
 
 
 def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> list[str]:
-    """Return a line per problem that pydantic found: where, what, the wrong value; of a wrong key, the nearest."""
+    """Return one line per validation error: its place, the problem, the wrong value, and the nearest known name."""
     lines = []
     for problem in error.errors():
         *path, last = map(str, problem["loc"] or ("",))
@@ -56,7 +56,7 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
-    """The keys of a table within a model; of several encoders or scorers, the one that is named in the path."""
+    """The keys of a table within a model; among several encoders or scorers, those of the one named in the path."""
     models = [model]
     for part in path:
         if not any(part in option.model_fields for option in models):
@@ -68,14 +68,14 @@ def _fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
 
 
 def chosen_by(model: type[BaseModel]) -> tuple[str, ...]:
-    """Return the names of encoders or scorers that have these settings."""
+    """Return the names of the encoders or scorers that this settings class belongs to."""
     return tuple(
         name for choice in CHOICES for name in get_args(getattr(model.model_fields.get(choice), "annotation", None))
     )
 
 
 def models_in(kind: Any) -> list[type[BaseModel]]:
-    """Return the models that a value of this type may be or hold."""
+    """Return the pydantic models that occur in a type annotation."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return [kind]
     return [model for part in get_args(kind) for model in models_in(part)]

@@ -1,4 +1,4 @@
-"""User errors: one message without a traceback, with the wrong value, the known ones and the next step."""
+"""User errors: a single message without a traceback, with the wrong value, the known values and the next step."""
 
 import errno
 import hashlib
@@ -18,28 +18,29 @@ from typing import Any
 from goalgrid.grid.messages import Note, Step, Wording
 
 LISTED = 500
-"""Characters of known names that a message spells out; of a longer list, the nearest names."""
+"""Maximum length (characters) of the list of known names in a message; a longer list shows only the nearest names."""
 
 
 POINTER = b"version https://git-lfs.github.com/spec/"
-"""First bytes of a git-lfs pointer, which a clone without git-lfs has in place of a large file."""
+"""First bytes of a git-lfs pointer, which a clone without git-lfs contains instead of a large file."""
 
 SMALL, LARGE = 2**26, 2**32
-"""Bytes of a file that is read whole, at most: settings, notes and lists of a runs folder; records, and lists of data.
+"""Maximum size (bytes) of a file that is read as a whole: SMALL for settings, notes and lists of a runs folder, LARGE
+for records and lists of data.
 
-A sparse file of 20 GB takes no room on the disk, and more memory than there is.
+The limits protect against sparse files, which take no space on the disk but can exceed the memory.
 """
 
 NESTED = 64
-"""Levels of lists and tables in a JSON or TOML file, at most: parsers recurse, and so does what reads the values."""
+"""Maximum nesting depth of a JSON or TOML file, because parsers and readers of the values are recursive."""
 
 
 class UserError(Exception):
-    """A mistake that a user can correct. The command line prints its message alone.
+    """A mistake that a user can correct. The command line prints only its message.
 
     Args:
-        text: with `{step}` where the next step is named.
-        step: the next step; `str` of the error names its Python call.
+        text: the message, with `{step}` as the placeholder of the next step.
+        step: the next step; `str` of the error shows it as a Python call.
     """
 
     def __init__(self, text: str = "", step: Step | None = None) -> None:
@@ -47,27 +48,27 @@ class UserError(Exception):
         self.text, self.step = text, step
 
     def worded(self, wording: Wording) -> str:
-        """Return the message with its step."""
+        """Return the message with the next step filled in."""
         return Note(self.text, self.step).worded(wording)
 
     def __str__(self) -> str:
         return self.worded(str)
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows: the message alone."""
+        """Show only the message in a notebook."""
         return [f"goalgrid.UserError: {self}"]
 
 
 class Incomplete(UserError):
-    """What was asked for is not done, by no mistake of the command, which may do it later."""
+    """The task is incomplete although the command is correct; running it again later may complete it."""
 
 
 class HostFault(UserError):
-    """This host cannot train, whatever the command is; another host may."""
+    """This host cannot train, but another host may be able to."""
 
 
 def unknown(what: str, name: object, known: Collection[str], *, where: str = "", hint: str = "") -> str:
-    """Say that `name` is no known `what`, with the nearest name, the known ones and the next step.
+    """Return the message that `name` is not a known `what`, with the nearest name, the known names and the next step.
 
     >>> print(unknown("pair weight", "sigg", ["con", "lin", "sig"], where="in objectives[2]"))
     unknown pair weight 'sigg' in objectives[2]. Did you mean 'sig'? Known: con, lin, sig.
@@ -87,16 +88,16 @@ def unknown(what: str, name: object, known: Collection[str], *, where: str = "",
 
 
 def check_known(what: str, name: str, known: Collection[str], *, where: str = "", hint: str = "") -> None:
-    """Raise a UserError if `name` is no known `what`; the arguments are those of `unknown`."""
+    """Raise a UserError if `name` is not a known `what`; takes the arguments of `unknown`."""
     if name not in known:
         raise UserError(unknown(what, name, known, where=where, hint=hint))
 
 
 def nearest(name: str, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
-    """Return at most `count` known names, the most similar first, with a similarity (0 to 1) above `cutoff`.
+    """Return at most `count` known names with a similarity (0 to 1) above `cutoff`, the most similar first.
 
-    A longer name counts as a whole, and as its beginning of the same length. Capitals do not count. First come names
-    whose part behind the last dot has the same first word, or is the other's initials.
+    The comparison ignores case. A known name that is longer than `name` is also compared by its prefix of equal length.
+    Names whose part after the last dot shares the first word with `name`, or is its abbreviation, come first.
 
     >>> nearest("goal-table2", ["goal-table6", "goal-table2-coco"]), nearest("goal-tabel2", ["goal-table2-coco"])
     (['goal-table2-coco'], ['goal-table2-coco'])
@@ -115,7 +116,7 @@ def nearest(name: str, known: Iterable[str], *, count: int = 1, cutoff: float = 
 
 
 def _abbreviates(name: str, other: str) -> bool:
-    """Whether one of two names is the other's first word or initials, behind the last dot."""
+    """Whether, after the last dot, one of two names is the first word or the initials of the other."""
     (one, words), (two, other_words) = (
         (last, re.split("[_-]", last)) for last in (text.rpartition(".")[2].casefold() for text in (name, other))
     )
@@ -137,10 +138,10 @@ def counted(number: int, noun: str) -> str:
 
 
 def user_path(path: str | Path) -> Path:
-    """Return the path that a user gives, with `~` and `~NAME` replaced by home folders.
+    """Return a path given by a user, with `~` and `~NAME` replaced by home folders.
 
-    UserError: its bytes are not UTF-8, which neither TOML, JSON nor MLflow can hold; or it is an address, `s3://bucket`,
-    which would name a folder `s3:` here.
+    Raises:
+        UserError: the path is not valid UTF-8, as TOML, JSON and MLflow require, or is a URL such as `s3://bucket`.
     """
     if re.match("[A-Za-z][A-Za-z0-9+.-]+:/", str(path)):  # a Path has one slash left of two
         raise UserError(
@@ -156,31 +157,31 @@ def user_path(path: str | Path) -> Path:
 
 
 def kept_path(path: str, folder: Path) -> str:
-    """Return the absolute form of a path below a folder; one that begins with a variable, `$SLURM_TMPDIR/x`, stays."""
+    """Return a path made absolute relative to `folder`; unchanged if it begins with a variable, `$SLURM_TMPDIR/x`."""
     return path if path.startswith("$") else str((folder / user_path(path)).absolute())
 
 
 def machine_path(path: str) -> Path:
-    """Return a path of `kept_path` on this machine, with variables expanded; a variable that is not set stays."""
+    """Expand the variables of a path from `kept_path` on this machine; unset variables are left as they are."""
     return user_path(os.path.expandvars(path) if path.startswith("$") else path)
 
 
 def _undecoded(path: str) -> str:
-    """Why a path has bytes that were not decoded: they are no UTF-8, or the locale has Python read ASCII alone."""
+    """The reason why a path was not decoded: it is not UTF-8, or the locale makes Python read only ASCII."""
     try:
         text = path.encode(errors="surrogateescape").decode()
     except UnicodeDecodeError:
         return f"the path {path!r} contains bytes that are not UTF-8. Rename it, or choose another path."
     return (
-        f"the path {text!r} is UTF-8, but this locale has Python read names of files as {sys.getfilesystemencoding()}. "
+        f"the path {text!r} is UTF-8, but this locale makes Python decode file names as {sys.getfilesystemencoding()}. "
         "Set LC_ALL=C.UTF-8, or PYTHONUTF8=1."
     )
 
 
 def check_regular(path: Path) -> int:
-    """Return the bytes of a file; raise an OSError unless the path is, or links to, a regular file.
+    """Return the size of a file in bytes; raise an OSError if the path is not (a link to) a regular file.
 
-    A named pipe keeps its reader waiting for ever, and a device like /dev/zero never ends.
+    Reading a named pipe may block forever, and a device like /dev/zero never ends.
     """
     status = path.stat()
     if stat.S_ISDIR(status.st_mode):
@@ -191,20 +192,21 @@ def check_regular(path: Path) -> int:
 
 
 def check_fetched(path: Path) -> None:
-    """Raise an OSError if a file is what git-lfs leaves in its place, or is no regular file."""
+    """Raise an OSError if a file is a git-lfs pointer, or is not a regular file."""
     check_regular(path)
     with path.open("rb") as file:
         _check_no_pointer(file.read(len(POINTER)))
 
 
 def regular_bytes(path: Path, most: int | None = SMALL) -> bytes:
-    """Return the content of a regular file of at most so many bytes (None: any size); of no such file, an OSError.
+    """Return the content of a regular file of at most `most` bytes (None: any size).
 
-    Nor of one that git-lfs has yet to fetch.
+    Raises:
+        OSError: the file is larger, is not a regular file, or is a git-lfs pointer.
     """
     size = check_regular(path)
     if most is not None and size > most:
-        raise OSError(errno.EFBIG, f"it has {size:,} bytes, and at most {most:,} are read", str(path))
+        raise OSError(errno.EFBIG, f"it has {size:,} bytes; the limit is {most:,}", str(path))
     content = path.read_bytes()
     _check_no_pointer(content)
     return content
@@ -216,17 +218,17 @@ def _check_no_pointer(content: bytes) -> None:
 
 
 def parsed_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text; ValueError: it is no JSON, or nested too deep."""
+    """Parse a JSON text; raise a ValueError if it is invalid or nested too deeply."""
     return _parsed(json.loads, text)
 
 
 def parsed_toml(text: str) -> dict[str, Any]:
-    """Return the table of a TOML text; ValueError: it is no TOML, or nested too deep."""
+    """Parse a TOML text; raise a ValueError if it is invalid or nested too deeply."""
     return dict(_parsed(tomllib.loads, text))
 
 
 def _parsed(parse: Callable[[Any], Any], text: str | bytes) -> Any:
-    """Return what a parser reads; ValueError: it cannot, or the value has more than `NESTED` levels."""
+    """Call the parser; raises a ValueError if it fails, or if the value has more than `NESTED` levels."""
     with suppress(RecursionError):
         value = parse(text)
         level = [value]
@@ -239,13 +241,13 @@ def _parsed(parse: Callable[[Any], Any], text: str | bytes) -> Any:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file as 64 hexadecimal digits; OSError: it cannot be read."""
+    """Return the SHA-256 of a file as 64 hexadecimal digits; raise an OSError if it is unreadable."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def text_of(path: Path, what: str, hint: str) -> str:
-    """Read a file that a user names; `what` names it in errors, `hint` is the next step if it is missing."""
+    """Read a text file named by the user; errors call it `what`, and add `hint` if it is missing."""
     try:
         text = regular_bytes(path).decode("utf-8-sig")
         return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -258,7 +260,7 @@ def text_of(path: Path, what: str, hint: str) -> str:
 
 
 def toml_of(path: Path, what: str, hint: str) -> dict[str, Any]:
-    """Read a TOML file that a user names; the arguments are those of `text_of`."""
+    """Read a TOML file named by the user; takes the arguments of `text_of`."""
     try:
         return parsed_toml(text_of(path, what, hint))
     except ValueError as error:
@@ -266,7 +268,7 @@ def toml_of(path: Path, what: str, hint: str) -> dict[str, Any]:
 
 
 def said_by(error: BaseException) -> str:
-    """Return the text of an error, in one line; the name of its class where it has none, as a user's class may."""
+    """Return the text of an error in one line, or the name of its class if the text is empty."""
     text = ""
     with suppress(Exception):
         text = " ".join(str(error).split())
@@ -274,7 +276,7 @@ def said_by(error: BaseException) -> str:
 
 
 def in_short(error: BaseException, most: int = 300) -> str:
-    """Return the message of an error, cut to `most` characters: libraries give advice of many lines."""
+    """Return the message of an error, truncated to `most` characters."""
     words = said_by(error).rstrip(".") or type(error).__name__
     return words if len(words) <= most else f"{words[:most]}..."
 

@@ -16,7 +16,7 @@ FAMILIES = {
     "hinge": "hinge", "contrastive": "contrastive", "pairwise": "pairwise", "polynomial": "polynomial",
     "assisted": "hinge",
 }  # fmt: skip
-"""The files in `objectives/` that declare losses, each with the family of its losses."""
+"""The family of the losses declared in each file of `objectives/`."""
 
 
 LOSSES = Declared(
@@ -26,18 +26,18 @@ LOSSES = Declared(
         for name, entry in declarations(f"objectives/{file}.py")
     }
 )
-"""Our losses that are no cells of GOAL's matrix."""
+"""The shipped losses that are not cells of GOAL's matrix."""
 
 
 OURS = Declared(lambda: {**CELLS, **LOSSES})
-"""The objectives that every grid may name."""
+"""All shipped objectives."""
 
 Objectives = Mapping[str, ObjectiveEntry]
-"""Objectives by name: the shipped ones, or all that a grid may name (`catalog.Catalog.objectives`)."""
+"""Objectives by name: the shipped ones, or all objectives available to a grid (`catalog.Catalog.objectives`)."""
 
 
 def resolve(name: str, known: Objectives = OURS, /, *, variant: str = "paper", **overrides: Any) -> dict[str, Value]:
-    """Return all parameters of an objective: the variant's defaults, then the overrides.
+    """Return all parameters of an objective: the variant's defaults, replaced by the overrides.
 
     >>> resolve("con_cir", tau=5)  # doctest: +NORMALIZE_WHITESPACE
     {'tau': 5.0, 'offset': 0.0, 'reduction': 'sum', 'ignore_same_image': False, 'mining': 'hardest', 'k': 1}
@@ -54,7 +54,7 @@ def resolve(name: str, known: Objectives = OURS, /, *, variant: str = "paper", *
 
 
 def needs(name: str, known: Objectives = OURS) -> tuple[str, ...]:
-    """Return the names of what training adds for the objective; empty for an unknown name."""
+    """Return the names of the components that training adds for the objective; empty for an unknown name."""
     return known[name].needs if name in known else ()
 
 
@@ -64,13 +64,18 @@ def known_parameters(known: Objectives = OURS) -> set[str]:
 
 
 def check_objective(name: str, known: Objectives = OURS) -> None:
-    """Raise a UserError for an unknown objective, given to a verb that has --uses."""
+    """Raise a UserError if an objective given to a command with --uses is unknown."""
     if name not in known:
         raise UserError(unknown_objective(name, known=known, option=True))
 
 
 def unknown_objective(name: str, where: str = "", *, known: Objectives = OURS, option: bool = False) -> str:
-    """Say that there is no such objective; of PAIR_TRIPLET, which half. `option`: whether the verb has --uses."""
+    """Return the message for an unknown objective; for PAIR_TRIPLET, name the unknown half.
+
+    Args:
+        where: the place of the name, e.g. `in objectives[2]`.
+        option: whether the command has the option --uses.
+    """
     pair, _, triplet = name.partition("_")
     within = f"of objective {name!r} {where}".strip()
     if triplet in TRIPLET_WEIGHTS and pair not in PAIR_WEIGHTS:

@@ -1,7 +1,7 @@
-"""Declarations in files that import torch, read from their sources: losses and weights above functions, table keys.
+"""Read declarations (of losses, weights and tables) from source files, without importing torch.
 
-A listing, a plan and completion need names and parameters, no functions. So of a file only these are executed: the
-imports from `goalgrid.grid`, the assignments that use nothing but names known by then, and the decorators that do.
+Listings, plans and shell completion need only names and parameters. Therefore only these parts of a file are executed:
+imports from `goalgrid.grid`, and the assignments and decorators that use only names defined so far.
 """
 
 import ast
@@ -16,14 +16,14 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.imports import Import, NotFollowed, imported
 
 GRID = "goalgrid.grid."
-"""Begins the names of what is imported while declarations are read, since it does not import torch."""
+"""Prefix of the modules that may be imported while declarations are read, because they do not import torch."""
 PROGRAM = Path(__file__).parents[2]
-"""The folder of the program's package."""
+"""The folder of goalgrid's package."""
 Entry = TypeVar("Entry")
 
 
 class Declared(UserDict[str, Entry]):
-    """Declarations by name, read at the first use, so that `goalgrid --help` does not read them."""
+    """Declarations by name, read on first use, so that `goalgrid --help` stays fast."""
 
     def __init__(self, read: Callable[[], dict[str, Entry]]) -> None:
         self._read = read
@@ -34,7 +34,7 @@ class Declared(UserDict[str, Entry]):
 
 
 def declarations(file: str) -> Iterator[tuple[str, Any]]:
-    """Yield the names and entries that decorators declare in a file of the program; UserError: it hides its names."""
+    """Yield the name and entry of each declaration in a source file; raise a UserError if an import is ambiguous."""
     known: dict[str, Any] = {}
     for statement in _statements(file):
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):
@@ -49,7 +49,7 @@ def declarations(file: str) -> Iterator[tuple[str, Any]]:
 
 
 def keys_of(file: str, table: str) -> list[str]:
-    """Return the keys of a dict that is assigned at the top of a file."""
+    """Return the keys of the dict that a file assigns to the top-level name `table`."""
     values = (
         node.value for node in _statements(file) if isinstance(node, ast.AnnAssign) and _names(node.target) == {table}
     )
@@ -61,7 +61,7 @@ def _statements(file: str) -> list[ast.stmt]:
 
 
 def _imported(statement: Import, file: str) -> dict[str, Any]:
-    """Import from `goalgrid.grid`; a definition of another package of ours is known by its dotted name alone."""
+    """Import names from `goalgrid.grid`; names from other packages of goalgrid are kept as dotted names."""
     package = ".".join(["goalgrid", *Path(file).parent.parts])
     try:
         names = imported(statement, package)

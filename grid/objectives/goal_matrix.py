@@ -1,4 +1,4 @@
-"""GOAL's matrix: the pair and triplet weights that are declared in `objectives/`, and the 15 cells that they make."""
+"""GOAL's matrix: the pair and triplet weights declared in `objectives/`, and the 15 objectives that combine them."""
 
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -16,18 +16,18 @@ class Weight:
     formula: str
     source: str
     own: dict[str, Parameter]
-    """Parameters of its equation and of its relative sets, named as in the functions."""
+    """Parameters of its equation and of `relative`, named as in the functions."""
     relative: Callable[..., Any] | None = None
-    """Builds the sets whose means are m+ and m-, for a pair weight that reads them."""
+    """For a pair weight that reads m+ and m-: builds the sets whose means they are."""
     equation: Callable[..., Any] | None = None
-    """The function, which imports torch; not in what is read without it."""
+    """The function; None if the declaration was read without importing torch."""
 
 
 TRIPLET_WEIGHTS: Declared[Weight] = Declared(lambda: dict(declarations("objectives/triplet_weights.py")))
-"""Columns of the matrix; GOAL's in its order."""
+"""Columns of the matrix, in GOAL's order."""
 
 PAIR_WEIGHTS: Declared[Weight] = Declared(lambda: dict(declarations("objectives/pair_weights.py")))
-"""Rows of the matrix; GOAL's in its order."""
+"""Rows of the matrix, in GOAL's order."""
 
 KNOWN_AS: dict[str, str] = {
     "con_con": "Triplet-HN",
@@ -36,12 +36,12 @@ KNOWN_AS: dict[str, str] = {
     "sig_con": "Binomial deviance",
     "sig-ms_con": "Multi-Similarity loss",
 }
-"""GOAL Table 1: the cells that had a name before. The other cells are new in GOAL."""
+"""GOAL Table 1: the cells that were known under another name; the other cells are new in GOAL."""
 
 GOAL_ROWS = ("con", "lin", "sig", "lin-ms", "sig-ms")
 GOAL_COLUMNS = ("con", "nca", "cir")
 GOAL: tuple[str, ...] = tuple(f"{pair}_{triplet}" for pair in GOAL_ROWS for triplet in GOAL_COLUMNS)
-"""The 15 names PAIR_TRIPLET, row by row, that "goal" means in a grid, whatever weights are added."""
+"""The 15 names PAIR_TRIPLET to which "goal" expands in a grid, row by row; added weights do not change them."""
 
 
 def _cell(name: str) -> ObjectiveEntry:
@@ -61,7 +61,7 @@ CELLS = Declared(
         name: _cell(name) for name in (f"{pair}_{triplet}" for pair in PAIR_WEIGHTS for triplet in TRIPLET_WEIGHTS)
     }
 )
-"""Every pair weight with every triplet weight: GOAL's 15 cells, and the cells of weights that were added."""
+"""All combinations of pair and triplet weights: GOAL's 15 cells, and those with added weights."""
 
 
 def of_a_loss(name: str) -> bool:
@@ -76,12 +76,12 @@ def of_a_loss(name: str) -> bool:
     return name.endswith("_con") or name in ("con_nca", "lin_cir")
 
 
-FAINT = "T^cir is below 0.01 where both similarities are near 1/2, so that a training of a few epochs barely learns"
+FAINT = "T^cir is below 0.01 where both similarities are near 1/2, so a model barely learns in a few epochs"
 FAINT_HELPS = "objective.variant = released, which has the offset 0.5, or objective.tau = 1"
 
 
 def is_faint(name: str, parameters: Mapping[str, Any]) -> bool:
-    """Return whether T^cir is below 0.01 at similarities of 1/2, where trainings arrive: docs/variants.md.
+    """Return whether T^cir is below 0.01 at similarities of 1/2, which training approaches; see docs/variants.md.
 
     >>> [is_faint("con_cir", {"tau": tau, "offset": offset}) for tau, offset in [(10, 0), (10, 0.5), (1, 0)]]
     [True, False, False]
@@ -90,7 +90,7 @@ def is_faint(name: str, parameters: Mapping[str, Any]) -> bool:
 
 
 def is_matrix(objectives: Collection[str]) -> bool:
-    """Return whether to show objectives as a matrix: all are cells of it, and they fill at least half of GOAL's cells.
+    """Return whether to show objectives as a matrix: all are cells, and at least half as many as GOAL's 15.
 
     >>> is_matrix(GOAL), is_matrix(GOAL[:8]), is_matrix(GOAL[:7]), is_matrix([*GOAL, "infonce"])
     (True, True, False, False)

@@ -1,4 +1,4 @@
-"""An objective's entry in the catalogue, and its parameters with their default under each variant."""
+"""Catalogue entries of objectives, and parameters with their default under each variant."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -14,13 +14,13 @@ VARIANTS: tuple[Variant, ...] = ("paper", "released")
 Value = int | float | bool | str | None
 
 On = Literal["hardest", "all", "scores"]
-"""Argument of a loss: triplets with the hardest negative, triplets with all negatives, or all scores."""
+"""The argument of a loss: triplets with the hardest negative, triplets with all negatives, or the score matrix."""
 
 REDUCTIONS = ("sum", "mean", "average", "negatives")
-"""How the values of pairs and directions become a single number."""
+"""Ways to reduce the values of all pairs and directions to a single number."""
 
 MEAN_LOSS = '"train.mean_loss" = true'
-"""The line of a grid file that divides losses which sum over a batch by its number of pairs."""
+"""The line of a grid file that averages a loss over the pairs of a batch instead of summing it."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,16 @@ class Parameter:
     """A parameter of a loss, an encoder or a scorer, with its default under each variant; `goalgrid.Parameter`.
 
     Args:
-        default: 10.0 takes any number, 10 whole numbers from 1 up, True a truth value, a text one of the choices.
-        meaning: one line, with its unit; `goalgrid objectives NAME` prints it.
-        released: the default under the variant "released", where it differs.
-        choices: the texts that it may be.
-        optional: whether "none" is a value, too, as for the margin: no hinge.
-        only_with: another parameter and the value of it with which this one is read; None: it is always read.
-        silent: for a parameter that came later, the value in effect before: with it, trials keep their ids.
+        default: also sets the type: 10.0 accepts any number, 10 whole numbers from 1, True booleans, a text `choices`.
+        meaning: a one-line description with the unit, printed by `goalgrid objectives NAME`.
+        released: the default under the variant "released", if it differs.
+        choices: the allowed texts.
+        optional: whether "none" is also allowed, e.g. for a margin, where it means no hinge.
+        only_with: (name, value) of another parameter; this one has an effect only with that value. None: always.
+        silent: for a parameter added later, the value in effect before it existed; with it, trials keep their ids.
 
     Raises:
-        UserError: the default is no value of such a parameter.
+        UserError: the default is not a valid value of the parameter.
     """
 
     default: Value
@@ -68,7 +68,7 @@ class Parameter:
                 raise UserError(f"{this}: the default {error}") from None
 
     def read(self, values: Mapping[str, Any]) -> bool:
-        """Return whether the equation reads this parameter when the others have these values."""
+        """Return whether this parameter has an effect, given the values of the others."""
         return self.only_with is None or values[self.only_with[0]] == self.only_with[1]
 
     def of_variant(self, variant: str) -> Value:
@@ -76,7 +76,7 @@ class Parameter:
         return self.released if variant == "released" else self.default
 
     def parse(self, value: Any) -> Value:
-        """Bring `value` to this parameter's type, so that 10 and 10.0 are one setting; ValueError: it does not fit."""
+        """Convert `value` to this parameter's type, so that 10 equals 10.0; raise a ValueError if it is invalid."""
         if self.optional and value in (None, "none"):
             return None
         if self.choices:
@@ -100,38 +100,38 @@ class Parameter:
 
 @dataclass(frozen=True)
 class ObjectiveEntry:
-    """An objective in the catalogue, with the source of its equation."""
+    """The catalogue entry of an objective."""
 
     family: str
-    """The file in `objectives/` that has the loss's equation."""
+    """The family of its loss: the file in `objectives/` that defines the equation."""
     source: str
     formula: str
     own: dict[str, Parameter]
-    """Parameters of its equation, named as in the function, and of what it needs."""
+    """Parameters of its equation, named as in the function, and of the components it needs."""
     known_as: str = ""
-    """A name that it had before."""
+    """An established name of the same loss."""
     reductions: tuple[Value, Value] = ("sum", "sum")
-    """How pairs and directions become a single number, under each variant."""
+    """The default reduction over pairs and directions under each variant."""
     needs: tuple[str, ...] = ()
-    """Names of the parts that training adds for it."""
+    """Names of the components that training adds for it."""
     columns: tuple[str, ...] = ()
-    """Columns of the user's table that it reads, a number a caption."""
+    """Columns of the user's table that it reads, with one number per caption."""
     on: On = "hardest"
     remines: bool = True
-    """Whether a grid may choose other negatives, and a trainer warm up; else the equation means these alone."""
+    """Whether a grid may choose other negatives and use warm-up; False if the equation requires those of `on`."""
     surrogate: bool = False
-    """Whether its gradient is, on purpose, another than the derivative of its value."""
+    """Whether its gradient deliberately differs from the derivative of its value."""
     equation: Callable[..., Any] | None = None
-    """The function or class; of a user's own objective alone, since ours import torch."""
+    """The function or class; only set for user-defined objectives, because the shipped ones import torch."""
 
     @property
     def negatives(self) -> Literal["hardest", "all"]:
-        """The negatives of an anchor that it gets, unless a grid chooses others."""
+        """The default negatives of each anchor."""
         return "hardest" if self.on == "hardest" else "all"
 
     @cached_property
     def parameters(self) -> dict[str, Parameter]:
-        """Parameters of the equation, of the reduction over a batch, and of mining if a grid may choose it."""
+        """Parameters of the equation, of the reduction over a batch, and of mining if it is configurable."""
         if self.on == "scores":
             return self.own
         return {**self.own, **_of_a_batch(*self.reductions), **(self._of_mining() if self.remines else {})}
@@ -141,7 +141,7 @@ class ObjectiveEntry:
         return {key: parameter.of_variant(variant) for key, parameter in self.parameters.items()}
 
     def resolve(self, name: str, variant: str, overrides: Mapping[str, Any]) -> dict[str, Value]:
-        """Return all parameters: the variant's defaults, then the overrides; UserError names what is wrong in them."""
+        """Return the variant's defaults, replaced by the overrides; raise a UserError that lists all problems."""
         problems = [] if variant in VARIANTS else [unknown("variant", variant, VARIANTS)]
         values = self.defaults(variant)
         for key, value in overrides.items():
@@ -157,7 +157,7 @@ class ObjectiveEntry:
         return values
 
     def accepted(self, overrides: Mapping[str, Any], variant: str = "paper") -> dict[str, Any]:
-        """Return the overrides of parameters that this objective has and reads: not every cell has a tau.
+        """Return only the overrides of parameters that have an effect on this objective.
 
         >>> from goalgrid.grid.objectives import OURS
         >>> OURS["con_nca"].accepted({"tau": 5, "alpha": 3, "k": 2})
@@ -170,11 +170,11 @@ class ObjectiveEntry:
         return {key: value for key, value in declared.items() if self.parameters[key].read(values)}
 
     def warms_up(self, parameters: Mapping[str, Value]) -> bool:
-        """Return whether a trainer may warm up for it: it mines the hardest negatives, and may mine all."""
+        """Return whether warm-up is possible, i.e. it mines the hardest negatives and can also use all of them."""
         return self.remines and parameters.get("mining", self.negatives) == "hardest"
 
     def identifying(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the parameters without those whose value was in effect before they existed.
+        """Return the parameters that enter the trial id: all but those at the value in effect before they existed.
 
         >>> from goalgrid.grid.objectives import OURS
         >>> OURS["con_nca"].identifying(OURS["con_nca"].defaults("paper"))
@@ -184,13 +184,13 @@ class ObjectiveEntry:
 
     def _of_mining(self) -> dict[str, Parameter]:
         usual = self.negatives == "hardest"
-        meaning = "which negatives of an anchor make triplets"
+        meaning = "negatives of each anchor that form triplets"
         if usual:
-            meaning = "which negatives of an anchor make triplets; all is VSE-infinity's warm-up"
+            meaning = "negatives of each anchor that form triplets; all: as in VSE-infinity's warm-up"
         silent: tuple[Value, ...] = ("hardest",) if usual else ()
         return {
             "mining": Parameter(self.negatives, meaning, choices=("hardest", "all"), silent=silent),
-            "k": Parameter(1, "how many hardest negatives", silent=(1,), only_with=("mining", "hardest")),
+            "k": Parameter(1, "number of hardest negatives per anchor", silent=(1,), only_with=("mining", "hardest")),
         }
 
 
@@ -202,15 +202,15 @@ def _of_a_batch(paper: Value, released: Value) -> dict[str, Parameter]:
     }
 
 
-MARGIN = Parameter(0.2, "lead in similarity that a positive must have")
-BASE = Parameter(10.0, "base of the exponential from clean probability to margin")
+MARGIN = Parameter(0.2, "margin by which the positive's similarity must exceed the negative's")
+BASE = Parameter(10.0, "base of the exponential that maps the clean probability to the margin")
 MIXTURE = Parameter(
     "quartiles",
-    "start of the two Gaussians that find clean pairs: quartiles, then to convergence; k-means, then ten steps, as "
-    "NCR's code",
+    "initialisation of the two-component Gaussian mixture that finds clean pairs. quartiles: fitted to convergence; "
+    "k-means: ten steps, as in NCR's code",
     choices=("quartiles", "k-means"),
     silent=("quartiles",),
 )
 ALPHA = Parameter(2.0, "steepness of P+ over s_pos")
 BETA = Parameter(10.0, "steepness of P- over s_neg")
-LAM = Parameter(0.5, "similarity at which P+ and P- are one half")
+LAM = Parameter(0.5, "similarity at which P+ and P- equal 1/2")

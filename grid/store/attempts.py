@@ -1,6 +1,6 @@
-"""Attempts at a trial: numbered files next to its checkpoints with its process, its progress and its end.
+"""Attempts at a trial: numbered files next to its checkpoints that record process, progress and outcome.
 
-The lease `attempts/003.json` is created by one process, and renewed while that lives; `003.end.json` is written once.
+The lease `attempts/003.json` is created by one process, which renews it while it runs; `003.end.json` is written once.
 """
 
 import os
@@ -18,11 +18,11 @@ from goalgrid.grid.store.folder_clock import now_in
 
 HEARTBEAT_SECONDS = 5.0
 LEASE_SECONDS = 60.0
-"""A lease of another machine that was renewed within this time is live, by a host's clock or that of its folder."""
+"""A lease of another machine is live if it was renewed within this time, by the host's or the folder's clock."""
 
 
 class Failure(StrEnum):
-    """The class of a failed attempt, by which `runners.trial.retries` decides whether a trial is tried again."""
+    """The class of a failed attempt, which determines whether `runners.trial.retries` retries the trial."""
 
     OUT_OF_MEMORY = "out-of-memory"
     DEVICE = "device-error"
@@ -40,7 +40,7 @@ class Failure(StrEnum):
 
 
 DONE, STOPPED = "done", "stopped"
-"""How an attempt ends without a failure: with the trial's record, or because the launch's rule stopped the trial."""
+"""Outcomes without failure: the trial has its record, or the launch's rule stopped it early."""
 
 LEASE = {"machine": str, "pid": int, "started": float | int, "heartbeat": float | int}
 """The fields of every lease, with their types."""
@@ -50,7 +50,7 @@ _LEASE_NAME = re.compile("([0-9]{3,6})[.]json")
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt, by its number from 1."""
+    """One attempt at a trial, numbered from 1."""
 
     folder: Path
     number: int
@@ -69,12 +69,12 @@ class Attempt:
 
     @property
     def verdict(self) -> Path:
-        """Why the launch's rule stops it, written by a driver in another process."""
+        """The reason why the launch's rule stops it, written by the driver in another process."""
         return self.folder / f"{self.number:03}.verdict.json"
 
     @property
     def steps(self) -> Path:
-        """The step from which it went on and the step that it reached, where they are counted."""
+        """The step from which it resumed and the step that it reached, if they are counted."""
         return self.folder / f"{self.number:03}.steps"
 
     def content(self) -> dict[str, Any]:
@@ -86,24 +86,21 @@ class Attempt:
         return str(self.content().get("launch", ""))
 
     def launch_id(self) -> str:
-        """Return the id of the kept launch that began the attempt; empty: its launch kept nothing."""
+        """Return the id of the saved launch that began the attempt; empty if the launch was not saved."""
         return str(self.content().get("launch_id", ""))
 
     def ending(self) -> dict[str, Any]:
-        """Read how it ended; empty while it runs or after an unnoticed kill.
-
-        If the disk took no file, its lease has it.
-        """
+        """Read its outcome (from its lease if the disk was full); empty while it runs or after an unnoticed kill."""
         ending = read_json(self.end) or self.content()
         return ending if "outcome" in ending else {}
 
     def outcome(self) -> str | None:
-        """Return `done`, `stopped` or the class of its failure; None while it runs, or after an unnoticed kill."""
+        """Return `done`, `stopped` or its failure class; None while it runs or after an unnoticed kill."""
         outcome = self.ending().get("outcome")
         return outcome if outcome in (DONE, STOPPED, *Failure) else None
 
     def failure(self) -> Failure | None:
-        """Return the class of its failure; a process that vanished without reporting was killed."""
+        """Return its failure class, or None; a process that vanished without a report counts as killed."""
         outcome = self.outcome()
         if outcome is None:
             return None if self.live() else Failure.KILLED
@@ -113,7 +110,7 @@ class Attempt:
         return str(self.ending().get("message", ""))
 
     def step(self) -> int:
-        """Return the number of steps trained: at its end, or by its lease while it runs."""
+        """Return the number of trained steps, from its outcome or, while it runs, from its lease."""
         steps = (content.get("step") for content in (self.ending(), self.content()))
         return next((step for step in steps if step and isinstance(step, int)), 0)
 
@@ -122,7 +119,7 @@ class Attempt:
         return not exists(self.end) and self.is_held()
 
     def is_held(self) -> bool:
-        """Return whether its lease is held, whatever its end: here by its process, elsewhere by its heartbeat."""
+        """Return whether its lease is held: by its process on this machine, else by its heartbeat."""
         lease = self.content()
         if not lease or "outcome" in lease:
             return False
@@ -134,7 +131,7 @@ class Attempt:
         return processes.started(lease["pid"]) == lease["started"]
 
     def _renewed(self) -> float:
-        """When its lease was last written, by the clock of what keeps the runs folder; 0 if it is gone."""
+        """The time of the last write to its lease, by the file system's clock; 0 if the lease is gone."""
         try:
             return self.lease.stat().st_mtime
         except OSError:
@@ -149,14 +146,14 @@ def attempts_in(folder: Path) -> list[Attempt]:
 
 
 def live_in(folder: Path) -> bool:
-    """Return whether a process holds the latest attempt in this folder, which is listed once."""
+    """Return whether a process holds the latest attempt in this folder; lists the folder only once."""
     names = names_in(folder)
     latest = Attempt(folder, max(_numbers(names), default=0))
     return latest.number > 0 and latest.end.name not in names and latest.is_held()
 
 
 def names_in(folder: Path) -> list[str]:
-    """List the names in a folder; empty if it does not exist. OSError: it cannot be listed."""
+    """List the names in a folder; empty if it does not exist. Raise an OSError if it cannot be listed."""
     try:
         return os.listdir(folder)  # noqa: PTH208 - as names, without a path for each
     except (FileNotFoundError, NotADirectoryError):
@@ -168,5 +165,5 @@ def _numbers(names: Iterable[str]) -> list[int]:
 
 
 def foreign(lease: dict[str, Any]) -> bool:
-    """Return whether this lease's process runs on a machine where it cannot be looked up from here."""
+    """Return whether this lease's process runs on another machine, so that it cannot be looked up from here."""
     return bool(lease.get("machine") != processes.machine())

@@ -1,4 +1,4 @@
-"""Searches of a grid that ended before its present one, with test results known: `searches.jsonl` in its folder."""
+"""Earlier searches of a grid whose test results are known, recorded in `searches.jsonl` in its folder."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -16,13 +16,13 @@ from goalgrid.grid.store.home import ENDED, GridFolder, Home, State
 
 
 def earlier_searches(grid: Grid, ids: Collection[str], home: Home) -> EarlierSearches:
-    """Count the searches here that ended before the present one, and their trials that are not among its own.
+    """Count the searches in this runs folder that ended before the present one, and their trials not shared with it.
 
-    They are those that the grid's folder held before an edit, and those of the same grid run with other overrides. A
-    search counts if a trial with chosen values is done, so that its test results are known.
+    These are searches of the grid before it was edited, and of the same grid with other overrides. A search counts if
+    one of its final trials is done, because its test results are then known.
 
     Args:
-        ids: of the grid's trials, as expanded now.
+        ids: ids of the grid's current trials.
     """
     noted, new = _rows(grid, ids, home)
     others = [trials for trials in (_ids(row) - {*ids} for row in [*noted, *new]) if trials]
@@ -30,14 +30,14 @@ def earlier_searches(grid: Grid, ids: Collection[str], home: Home) -> EarlierSea
 
 
 def note_earlier_searches(grid: Grid, ids: Collection[str], home: Home) -> None:
-    """Note these searches before the saved grid and its ids are overwritten; UserError: the folder is not writable."""
+    """Record earlier searches before the saved grid is overwritten; raise a UserError if the folder is not writable."""
     noted, new = _rows(grid, ids, home)
     if new:
         write_json_lines(home.grid(grid.name).searches, [*noted, *new])
 
 
 def take_earlier_searches(name: str, other: Home, home: Home) -> None:
-    """Note the searches that a grid noted in another runs folder, whose test results its reader knows, too."""
+    """Record the earlier searches of a grid in another runs folder as known here, too."""
     noted = list(json_lines(home.grid(name).searches))
     known = set[str]().union(*map(_ids, noted))
     if new := [row for row in json_lines(other.grid(name).searches) if _ids(row) - known]:
@@ -45,7 +45,7 @@ def take_earlier_searches(name: str, other: Home, home: Home) -> None:
 
 
 def _rows(grid: Grid, ids: Collection[str], home: Home) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The searches that are noted for this grid, and those that are not noted yet."""
+    """The recorded searches of this grid, and those not recorded yet."""
     folder = home.grid(grid.name)
     before, now = _searched(folder), _of_seeds(ids, _first_seeds(grid.select))
     names = [grid.name] if before - now else []
@@ -61,7 +61,7 @@ def _rows(grid: Grid, ids: Collection[str], home: Home) -> tuple[list[dict[str, 
 
 
 def _searches(name: str, home: Home) -> Iterator[dict[str, Any]]:
-    """The searches that a grid noted, then the one that it holds, if its test results are known."""
+    """The recorded searches of a grid, then its saved search if the test results of that are known."""
     folder = home.grid(name)
     yield from json_lines(folder.searches)
     searched = _searched(folder)
@@ -74,19 +74,19 @@ def _searches(name: str, home: Home) -> Iterator[dict[str, Any]]:
 
 
 def _searched(folder: GridFolder) -> set[str]:
-    """Ids of the search trials of the grid in this folder; none if validation chooses nothing."""
+    """The ids of the search trials of the grid in this folder; empty without [select]."""
     return _of_seeds(folder.ids(), _first_seeds(_select(folder)))
 
 
 def _select(folder: GridFolder) -> Select | None:
-    """[select] of the grid in this folder; None without it, or if the file is damaged."""
+    """[select] of the grid in this folder; None if it is missing or damaged."""
     with suppress(ValidationError):
         return Select.model_validate(_table(folder)) if _table(folder) else None
     return None
 
 
 def _table(folder: GridFolder) -> Mapping[str, Any]:
-    """[select] as it is written; empty without it, or if the file is damaged."""
+    """The unvalidated [select] table; empty if it is missing or the file is damaged."""
     try:
         select = parse(folder.grid).get("select") if folder.grid.exists() else None
     except UserError:
@@ -95,7 +95,7 @@ def _table(folder: GridFolder) -> Mapping[str, Any]:
 
 
 def _first_seeds(select: Select | None) -> list[int]:
-    """The seeds of search trials, without those that confirm: which points these are of follows from the others."""
+    """The seeds of search trials, without confirming seeds, whose points depend on the search trials."""
     return [seeds[0] for seeds in select.searches] if select else []
 
 

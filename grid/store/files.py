@@ -1,6 +1,6 @@
-"""Writing files so that a reader sees the old or the new content, never a half: aside, fsync, rename.
+"""Write files atomically: to a temporary file, then fsync and rename, so readers see the old or the new content.
 
-Files that only count together are written without the flush (`durable=False`), and flushed at once by `make_durable`.
+Files that are only valid together are written with `durable=False`, and then flushed together by `make_durable`.
 """
 
 import errno
@@ -19,22 +19,22 @@ from typing import Any
 from goalgrid.grid.errors import UserError, parsed_json, regular_bytes
 
 _ASIDE = re.compile("[.].+[.][0-9a-f]{32}(-journal|-shm|-wal)?")
-"""Names that `aside_of` gives; SQLite adds endings to that of a database."""
+"""Names made by `aside_of`; SQLite appends suffixes to the name of a database."""
 
 NO_LINKS = errno.ENOTSUP
-"""Number of an error: the file system lacks what the runs folder needs, and more room does not help."""
+"""The errno of a file system without hard links, which the runs folder needs."""
 
 _FENCES: dict[Path, Callable[[], None]] = {}
-"""By folder: the check before this process writes there."""
+"""For each folder, the check to run before this process writes there."""
 
 
 @contextmanager
 def fenced(folder: Path, check: Callable[[], None]) -> Iterator[None]:
-    """Run `check` before each file of this folder gets its name during the block; `check` raises to forbid it.
+    """During the block, run `check` before any file of this folder is renamed into place; `check` raises to forbid it.
 
-    A process may be suspended between the check and the renaming, and be replaced meanwhile. So the process that
-    replaces it first claims the folder, by what `check` reads, and then removes all files that were written aside. A
-    file aside that passed the check before the claim is thus gone, and renaming it fails.
+    A process may be suspended between check and rename, and be replaced in the meantime. Therefore the replacing
+    process first claims the folder in a way that `check` detects, and then deletes all temporary files. If a temporary
+    file passed the check before the claim, renaming it fails, because the file is gone.
     """
     _FENCES[folder] = check
     try:
@@ -45,7 +45,7 @@ def fenced(folder: Path, check: Callable[[], None]) -> Iterator[None]:
 
 
 def _unfenced() -> None:
-    """The check of a folder in which every process may write."""
+    """The check of a folder without a fence: does nothing."""
 
 
 def exists(path: Path) -> bool:
@@ -55,10 +55,14 @@ def exists(path: Path) -> bool:
 
 @contextmanager
 def atomic_write(path: Path, *, durable: bool = True, previous: Path | None = None) -> Iterator[Path]:
-    """Give a path next to `path` to create; when the block ends well, it becomes `path` in one step, else UserError.
+    """Yield a temporary path to write; when the block succeeds, rename it to `path` atomically.
 
-    Unless it is `durable`, a power cut may remove or empty it. The earlier file at `path` becomes `previous`, if that
-    is given; after an error it is untouched.
+    Args:
+        durable: flush to disk; otherwise, the file may be lost or empty after a power cut.
+        previous: new name of the earlier file at `path`; default: it is replaced.
+
+    Raises:
+        UserError: the file cannot be written; the earlier file at `path` is then unchanged.
     """
     aside, check = aside_of(path), _FENCES.get(path.parent, _unfenced)
     try:
@@ -94,17 +98,18 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
 
 
 def write_json_lines(path: Path, rows: list[dict[str, Any]], *, durable: bool = True) -> None:
-    """Replace the file's content by one JSON object a line."""
+    """Replace the file's content by JSON Lines, one object per line."""
     write_text(path, "".join(json.dumps(row, sort_keys=True) + "\n" for row in rows), durable=durable)
 
 
 def make_durable(folder: Path) -> None:
-    """Wait until a folder and its files are on the disk, without subfolders and without unfinished temporary files.
+    """Flush a folder and its files to disk, except subfolders and temporary files.
 
-    `syncfs` would wait for what all processes write to that disk. The file system joins flushes that are asked for at
-    once, so threads ask: one after the other they take three times as long.
+    Files are flushed in threads, because the file system merges concurrent flushes, which is three times as fast.
+    `syncfs` would also wait for the writes of other processes.
 
-    UserError: the disk failed.
+    Raises:
+        UserError: the disk failed.
     """
     try:
         files = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")]
@@ -115,9 +120,10 @@ def make_durable(folder: Path) -> None:
 
 
 def flush(file: Path) -> None:
-    """Wait until one file is on the disk, in a folder whose other files a thread may be replacing.
+    """Flush one file to disk; other threads may be replacing other files of its folder.
 
-    UserError: the disk failed.
+    Raises:
+        UserError: the disk failed.
     """
     try:
         for path in (file, file.parent):
@@ -127,7 +133,7 @@ def flush(file: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError, consequence: str = "") -> UserError:
-    """Build the error for a disk that is full, read-only or not the user's, and for a file in place of a folder."""
+    """Build the error for a full or read-only disk, missing permissions, or a file in place of a folder."""
     a_file = isinstance(error, FileExistsError | NotADirectoryError)
     reason = "a file is in the place of its folder" if a_file else error.strerror or error
     consequence += _of_a_colleague(path) if error.errno == errno.EACCES else ""
@@ -143,7 +149,7 @@ def cannot_write(path: Path, error: OSError, consequence: str = "") -> UserError
 
 
 def _of_a_colleague(path: Path) -> str:
-    """Say how users share a folder, where the nearest that is readable is another user's; else an empty string."""
+    """Advice on sharing a folder if the nearest readable one belongs to another user; else an empty string."""
     for place in (path.absolute(), *path.absolute().parents):
         with suppress(OSError):
             owner = place.stat().st_uid
@@ -161,15 +167,16 @@ def _of_a_colleague(path: Path) -> str:
 
 
 def create_text(path: Path, text: str, *, durable: bool = False) -> bool:
-    """Make a file appear with its content at once; False if it exists. A link does that on shared folders, too.
+    """Create a file atomically with its content, by a hard link; return False if it exists.
 
-    OSError: the disk is full or read-only, or has no hard links.
+    Raises:
+        OSError: the disk is full or read-only, or its file system has no hard links.
     """
     return create(path, lambda aside: aside.write_text(text, encoding="utf-8"), durable=durable)
 
 
 def create(path: Path, make: Callable[[Path], object], *, durable: bool = False) -> bool:
-    """Make a file aside, let it appear at once; False if another process was first; OSError: as of `create_text`."""
+    """Create a file atomically; return False if another process was first; raise an OSError as `create_text` does."""
     aside, check = aside_of(path), _FENCES.get(path.parent, _unfenced)
     try:
         make(aside)
@@ -188,7 +195,7 @@ def create(path: Path, make: Callable[[Path], object], *, durable: bool = False)
 
 
 def _link(aside: Path, path: Path) -> None:
-    """Raises OSError; of a file system without hard links, NO_LINKS with a text that says so."""
+    """Create a hard link; raises an OSError, with number NO_LINKS if the file system has no hard links."""
     try:
         os.link(aside, path)
     except OSError as error:
@@ -207,7 +214,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def json_lines(path: Path, *, last_first: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a JSON Lines file, without its damaged lines; none if the file cannot be read."""
+    """Yield the objects of a JSON Lines file, skipping damaged lines; yield nothing if the file is unreadable."""
     try:
         lines = regular_bytes(path).split(b"\n")
     except OSError:
@@ -219,7 +226,7 @@ def json_lines(path: Path, *, last_first: bool = False) -> Iterator[dict[str, An
 
 
 def readable_text(path: Path) -> str:
-    """Read a text for people, with a replacement character for every byte that is not UTF-8; empty without a file."""
+    """Read a text, with a replacement character for each invalid UTF-8 byte; empty if the file is missing."""
     try:
         return regular_bytes(path).decode(errors="replace")
     except OSError:
@@ -246,10 +253,10 @@ def _sync(path: Path) -> None:
 
 
 def is_aside(path: Path) -> bool:
-    """Return whether this is the name of a file or folder written aside, which nothing but this program gives."""
+    """Return whether this is the name of a temporary file or folder of goalgrid."""
     return bool(_ASIDE.fullmatch(path.name))
 
 
 def aside_of(path: Path) -> Path:
-    """Return a unique hidden name next to a file, which begins with the file's name."""
+    """Return a unique hidden temporary path next to a file, with a name derived from the file's."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}")

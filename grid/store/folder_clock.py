@@ -1,4 +1,4 @@
-"""The clock of what keeps a folder, by which the ages of its files are judged: that of a host may be minutes off."""
+"""The clock of a folder's file system, used for the ages of its files because hosts' clocks may be minutes off."""
 
 import time
 from contextlib import suppress
@@ -7,10 +7,10 @@ from pathlib import Path
 from goalgrid.grid.store.files import aside_of
 
 SECONDS = 60.0
-"""For how long the clocks of a file system and of this host are taken to differ by the same."""
+"""How long a measured offset between the clocks of a file system and this host is reused."""
 
 _AHEAD: dict[int, tuple[float, float]] = {}
-"""By device: the seconds by which its clock is ahead of this host's, and when that was seen."""
+"""For each device, the seconds by which its clock is ahead of this host's, and the time of that measurement."""
 
 
 def now_in(folder: Path) -> float:

@@ -1,4 +1,4 @@
-"""GPU memory: the measured needs of kinds of trials in the runs folder, and the share of a GPU for a need."""
+"""Measured GPU memory of each kind of trial, and the fraction of a GPU to request for it."""
 
 import math
 from collections.abc import Iterable
@@ -10,10 +10,10 @@ from goalgrid.grid.store.files import read_json, write_json
 from goalgrid.grid.store.home import Home
 
 MARGIN = 1.15
-"""Factor on the measured peak: batches of many lengths leave gaps that a few steps do not show."""
+"""Safety factor on the measured peak: batches of varying length cause fragmentation that few steps do not show."""
 
 RESERVED = 2**30
-"""Bytes of a GPU that no job gets: they serve the launch itself, which may run a backbone there, and a display."""
+"""Bytes of a GPU reserved for the launch itself, which may run a backbone there, and for a display."""
 
 STEP = 0.01
 """Shares are multiples of this."""
@@ -21,13 +21,13 @@ STEP = 0.01
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes of a GPU's memory that trials of one kind need.
+    """GPU memory needed by one kind of trial, in bytes.
 
     Args:
         device: name of the GPU.
-        total: bytes of the GPU.
-        context: bytes of a process in addition to its tensors.
-        alone: bytes of a trial's tensors at the peak.
+        total: memory of the GPU.
+        context: memory of a process in addition to its tensors.
+        alone: peak memory of a trial's tensors.
     """
 
     device: str
@@ -36,7 +36,7 @@ class Need:
     alone: float
 
     def share(self) -> float:
-        """Return the share of a GPU that a trial needs; at most 1, if the peak fits without the whole margin."""
+        """Return the fraction of a GPU that a trial needs; at most 1 if the peak fits but the full margin does not."""
         exact = (MARGIN * self.alone + self.context) / (self.total - RESERVED)
         return min(1.0, round(math.ceil(exact / STEP - 1e-6) * STEP, 2))
 
@@ -51,7 +51,7 @@ class Need:
 
 
 def jobs_at_once(share: float, gpus: int) -> int:
-    """Return how many jobs of a share run at once; no job is split over two GPUs.
+    """Return how many jobs with this GPU share run concurrently; a share below 1 is never split over two GPUs.
 
     >>> [jobs_at_once(share, 2) for share in (0.25, 0.3, 0.6, 1, 2)]
     [8, 6, 2, 2, 1]
@@ -60,7 +60,7 @@ def jobs_at_once(share: float, gpus: int) -> int:
 
 
 def read(home: Home, kind: str) -> dict[str, Need]:
-    """Read the needs of this kind of trial, as `speed_of` names it, by GPU; a damaged file counts as none."""
+    """Read the needs of this kind of trial (see `speed_of`) by GPU; damaged files are ignored."""
     contents = [read_json(path) for path in sorted(home.memory.glob(f"{kind}-*.json"))]
     known = {field.name for field in fields(Need)}  # earlier versions wrote further fields
     needs = [Need(**{name: content[name] for name in known}) for content in contents if content.keys() >= known]
@@ -68,17 +68,23 @@ def read(home: Home, kind: str) -> dict[str, Need]:
 
 
 def remember(home: Home, kind: str, need: Need) -> None:
-    """Keep a need for later launches; UserError: the runs folder cannot be written."""
+    """Store a need for later launches; raise a UserError if the runs folder is not writable."""
     write_json(home.memory / f"{kind}-{digest(need.device)[:8]}.json", asdict(need), durable=False)
 
 
 def smallest(needs: Iterable[Need]) -> Need:
-    """Return the need on the GPU with the least memory: its shares hold on every GPU."""
+    """Return the need on the GPU with the least memory, whose share is sufficient on every GPU."""
     return min(needs, key=lambda need: need.total)
 
 
 def too_large(recipe: str, batch: int, device: str, *, taken: float, free: float, total: float) -> UserError:
-    """Build the error for a trial that does not fit: bytes `taken` at the failure, `free` before, `total` in all."""
+    """Build the error for a trial that does not fit in GPU memory.
+
+    Args:
+        taken: bytes allocated at the failure.
+        free: bytes that were free before.
+        total: bytes of the GPU.
+    """
     return UserError(
         f"out of memory: one trial of {recipe} at a batch of {batch} needs more than {taken / 1e9:.1f} GB of a GPU; "
         f"{device} has {total / 1e9:.1f} GB, {free / 1e9:.1f} GB were free. What helps: train.micro_batch or "

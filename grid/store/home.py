@@ -1,6 +1,6 @@
-"""The runs folder: the files of trials and grids, and the state of a trial.
+"""The runs folder: the files of trials and grids, and the state of each trial.
 
-State is read from the disk and stored nowhere else; every path is a property of one object.
+State is always read from disk and never stored elsewhere; each path is an attribute of one class.
 """
 
 import os
@@ -15,11 +15,11 @@ from goalgrid.grid.store.attempts import Attempt, Failure, attempts_in, live_in,
 from goalgrid.grid.store.files import exists, json_lines, read_json, readable_text
 
 _SETTINGS, _ATTEMPTS, _ERROR, _STOPPED, _DONE = "settings.json", "attempts", "error.txt", "stopped", "done"
-"""The names in a trial's folder that decide its state."""
+"""The names in a trial's folder that determine its state."""
 
 
 class Below:
-    """A path below the folder whose attribute it is: `record = Below("record.parquet")`."""
+    """Descriptor of a path within the owner's folder: `record = Below("record.parquet")`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -29,25 +29,25 @@ class Below:
 
 
 class State(StrEnum):
-    """The state of a trial, which its folder tells."""
+    """The state of a trial, derived from its folder."""
 
     PLANNED = "planned"
     RUNNING = "running"
     INTERRUPTED = "interrupted"
     FAILED = "failed"
     STOPPED = "stopped"
-    """The rule of a search ended it at an epoch's end; it can go on from its checkpoint."""
+    """Stopped by the rule of a search at the end of an epoch; it can resume from its checkpoint."""
     DIVERGED = "diverged"
-    """A search trial whose loss was not finite: the worst result of its search, and no failure of the grid."""
+    """A search trial with a non-finite loss: the worst result of its search, but not a failure of the grid."""
     DONE = "done"
     UNREADABLE = "unreadable"
-    """Its folder cannot be listed: it is not this user's to read, or its disk fails."""
+    """Its folder cannot be listed, because of missing permissions or a failing disk."""
 
 
 SETTLED = (State.DONE, State.STOPPED, State.DIVERGED)
-"""The states in which nothing is left to train or to mend."""
+"""The states in which nothing is left to train or to fix."""
 ENDED = (*SETTLED, State.FAILED)
-"""The states in which a launch leaves a trial for good."""
+"""The final states of a trial in a launch."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class TrialFolder:
     settings = Below(_SETTINGS)
     environment = Below("environment.json")
     imported = Below("imported.json")
-    """Which published checkpoint the record is of; no trial that was trained here has it."""
+    """The published checkpoint of an imported record; missing for trials trained here."""
     vocabulary = Below("vocabulary.json")
     history = Below("history.jsonl")
     last_checkpoint = Below("last.ckpt")
@@ -66,30 +66,30 @@ class TrialFolder:
     best_checkpoint = Below("best.ckpt")
     record = Below("record.parquet")
     trace = Below("trace.parquet")
-    """The values of single steps, of a trial with `train.trace_every`."""
+    """Values of single steps, if `train.trace_every` is set."""
     triplets = Below("triplets.parquet")
-    """Densities of the validation split's triplets, epoch by epoch, of such a trial."""
+    """Densities of the validation split's triplets per epoch, if `train.trace_every` is set."""
     pooling = Below("pooling.parquet")
-    """Learnt pooling weights of its selected checkpoint, of a trial with GPO or ADPOOL."""
+    """Learnt pooling weights of the selected checkpoint, if the trial uses GPO or ADPOOL."""
     speed = Below("speed.parquet")
-    """How fast its model is, once `goalgrid evaluate --speed` has measured it."""
+    """Speed of its model, measured by `goalgrid evaluate --speed`."""
     evaluations = Below("evaluations")
-    """Further evaluations, by [evaluate] of a grid: a file per protocol."""
+    """Further evaluations requested by [evaluate] of a grid file, one file per protocol."""
     error = Below(_ERROR)
     stopped = Below(_STOPPED)
-    """JSON: the `epoch` after which a rule stopped it, `by` which metric, its value, and the `bound` that it missed."""
+    """JSON: the `epoch` after which a rule stopped it, the metric (`by`), its value, and the `bound` that it missed."""
     attempts_folder = Below(_ATTEMPTS)
     origin = Below("origin.json")
-    """Origin and time of a trial that `goalgrid merge` took from another runs folder."""
+    """Origin and time of a trial that `goalgrid merge` copied from another runs folder."""
     done = Below(_DONE)
-    """Written last: if it exists, the record is whole."""
+    """Written last; if it exists, the record is complete."""
 
     @property
     def trial_id(self) -> str:
         return self.path.name
 
     def evaluation(self, protocol: str) -> Path:
-        """Return the file of its evaluation by a protocol of another data set, or by people's judgements."""
+        """Return the file of its evaluation by a further protocol: of another data set, or with human judgements."""
         return self.evaluations / f"{protocol}.parquet"
 
     def attempts(self) -> list[Attempt]:
@@ -99,7 +99,7 @@ class TrialFolder:
         return next(reversed(self.attempts()), None)
 
     def state(self) -> State:
-        """Derive the state from the names in the folder, listed once; of a stopped trial, also from its history."""
+        """Derive the state from the names in the folder and, for a stopped trial, from its history."""
         try:
             names = names_in(self.path)
             if _DONE in names:
@@ -115,7 +115,7 @@ class TrialFolder:
         return State.INTERRUPTED if _SETTINGS in names else State.PLANNED
 
     def _history_is_whole(self) -> bool:
-        """Whether a stopped trial's history has every epoch up to the stop; else its checkpoint restores it."""
+        """Whether a stopped trial's history is complete up to the stop; if not, its checkpoint can restore it."""
         epochs = [row["epoch"] for row in self.rows()]
         last = read_json(self.stopped).get("epoch", len(epochs))
         return bool(epochs) and epochs == list(range(1, len(epochs) + 1)) and last == len(epochs)
@@ -134,7 +134,7 @@ class TrialFolder:
         return ""
 
     def rows(self, *, last_first: bool = False) -> Iterator[dict[str, Any]]:
-        """Yield the epochs of the history, without damaged lines: the checkpoints hold the history too."""
+        """Yield the epochs of the history, skipping damaged lines; the checkpoints also contain the history."""
         for row in json_lines(self.history, last_first=last_first):
             if isinstance(row.get("epoch"), int) and isinstance(row.get("step"), int):
                 yield row
@@ -143,7 +143,7 @@ class TrialFolder:
         return next(self.rows(last_first=True), None)
 
     def failure(self) -> Failure | None:
-        """Return the class of a failed trial's last failure; None for any other trial."""
+        """Return a failed trial's last failure class; None for any other trial."""
         latest = self.latest()
         return latest.failure() if latest and exists(self.error) else None
 
@@ -161,14 +161,14 @@ class GridFolder:
 
     path: Path
     grid = Below("grid.toml")
-    """The grid as it was last run, overrides included."""
+    """The grid as it was last run, including overrides."""
     trials = Below("trials.txt")
     choices = Below("choices.json")
-    """Choices of validation for each cell, at the last run; a note for readers, since the records decide."""
+    """Each cell's choice at the last run; only informative, since choices are recomputed from the records."""
     searches = Below("searches.jsonl")
     """Searches that ended before the present one: see `earlier_searches`."""
     imported = Below("imported.txt")
-    """Ids of the published checkpoints that tables show next to the grid's trials."""
+    """Ids of the imported records of published checkpoints that tables show next to the grid's trials."""
     probe = Below("probe.json")
     results = Below("results.parquet")
     tables = Below("tables")
@@ -177,14 +177,14 @@ class GridFolder:
     """Notes that the user adds later; the report shows them."""
     figures = Below("figures")
     slurm = Below("slurm.txt")
-    """Ids of the Slurm jobs that `goalgrid slurm --submit` sent."""
+    """Ids of the Slurm jobs submitted by `goalgrid slurm --submit`."""
     launches = Below("launches")
-    """Kept launches on clusters, a folder each."""
+    """Saved launches on clusters, one folder each."""
     mirrored = Below("mlflow.json")
-    """The finished trials that MLflow holds, so that a run with nothing to train need not ask it."""
+    """The finished trials already in MLflow, so that a run with nothing to train need not query it."""
 
     def ids(self) -> list[str]:
-        """Read the ids of its trials; a damaged file gives lines that are not ids."""
+        """Read the ids of its trials; a damaged file may give lines that are not ids."""
         return readable_text(self.trials).splitlines()
 
     def imported_ids(self) -> list[str]:
@@ -194,7 +194,7 @@ class GridFolder:
         return LaunchFolder(self.launches / launch_id)
 
     def kept_launches(self) -> "list[LaunchFolder]":
-        """List the launches that are kept, oldest first."""
+        """List the saved launches, oldest first."""
         folders = [LaunchFolder(path.parent) for path in self.launches.glob("*/launch.json")]
         return sorted(folders, key=lambda folder: (folder.content.stat().st_mtime, folder.path.name))
 
@@ -207,32 +207,32 @@ class LaunchFolder:
     grid = Below("grid.toml")
     content = Below("launch.json")
     snapshot = Below("code.tar.gz")
-    """The code that its jobs run, if it keeps that."""
+    """The code that its jobs run, if it was saved."""
 
 
 @dataclass(frozen=True)
 class Home:
-    """goalgrid's home, `--runs DIR` or `GOALGRID_RUNS`: a local or shared folder."""
+    """The runs folder (`--runs DIR` or `GOALGRID_RUNS`), local or shared."""
 
     path: Path
     trials_folder = Below("trials")
     summaries = Below("summaries.parquet")
-    """The columns of all records that tables read: a copy, made again where it is out of date."""
+    """Cache of the record columns that tables read; refreshed when it is out of date."""
     replaced = Below("replaced")
     """The earlier folders of trials that were retrained."""
     trash = Below("trash")
-    """The trials that `goalgrid prune` removed: a folder for each run of it, in which every trial has its id."""
+    """Trials removed by `goalgrid prune`: one folder per call, with one subfolder per trial id."""
     features = Below("features")
     data = Below("data")
     """The content of data sets, with the stamp of the files that were read."""
     memory = Below("memory")
-    """The GPU memory that trials need, measured for each kind of trial and each GPU."""
+    """Measured GPU memory of each kind of trial on each GPU model."""
     mark = Below(".goalgrid")
-    """Holds a random word, by which a node knows that it sees this folder and no empty mount point."""
+    """Contains a random word, by which a node verifies that it sees this folder and not an empty mount point."""
     launches = Below("launches")
     mlflow = Below("mlflow.db")
     mlflow_files = Below("mlflow")
-    """The files of MLflow's runs."""
+    """Artifacts of MLflow's runs."""
     tensorboard = Below("tensorboard")
     wandb = Below("wandb")
 
@@ -243,7 +243,7 @@ class Home:
         return GridFolder(self.path / "grids" / name)
 
     def grids(self) -> list[str]:
-        """List the names of the grids that ran here."""
+        """List the names of the grids that have run in this folder."""
         folders = [GridFolder(path) for path in sorted(self.path.glob("grids/*"))]
         return [folder.path.name for folder in folders if folder.grid.exists() or folder.trials.exists()]
 
@@ -251,7 +251,7 @@ class Home:
         return [self.trial(trial_id) for trial_id in sorted(self.standing())]
 
     def standing(self) -> set[str]:
-        """List the ids of trials that have a folder, in one listing; UserError: the folder of trials is unreadable."""
+        """List the ids of trials that have a folder; raise a UserError if the folder of trials is unreadable."""
         try:
             with os.scandir(self.trials_folder) as entries:
                 return {entry.name for entry in entries if _is_folder(entry) and not entry.name.startswith(".")}
@@ -261,10 +261,10 @@ class Home:
             raise UserError(f"cannot read {self.trials_folder}: {error.strerror}. --runs DIR names another.") from error
 
     def states(self, ids: Iterable[str], ruled: Collection[str] = ()) -> dict[str, State]:
-        """Return the states of these trials, by id; only a trial that was started costs a look into its folder.
+        """Return the states of these trials, by id; only folders of started trials are read.
 
         Args:
-            ruled: ids of the trials that a rule may stop. Any other stopped trial goes on, so it is interrupted.
+            ruled: ids of the trials that a rule may stop; any other stopped trial resumes and counts as interrupted.
         """
         standing = self.standing()
         states = {name: self.trial(name).state() if name in standing else State.PLANNED for name in ids}
@@ -272,12 +272,12 @@ class Home:
         return states | dict.fromkeys(goes_on, State.INTERRUPTED)
 
     def stop_request(self, launch: str) -> Path:
-        """Return the file that, while it exists, asks the trials of this launch to write a checkpoint and end."""
+        """Return the file whose existence asks the trials of this launch to write a checkpoint and end."""
         return self.launches / f"{launch}.stop"
 
 
 class BeforeReplacement(Home):
-    """A runs folder with each trial as it was done before it was last retrained."""
+    """A view of a runs folder with each trial as it was before it was last retrained."""
 
     def trial(self, trial_id: str) -> TrialFolder:
         """Return the latest folder in `replaced/` with this finished trial, or a folder that does not exist."""
@@ -290,7 +290,7 @@ class BeforeReplacement(Home):
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """True also if the disk does not answer, as for a link to itself: the state of the trial is then `unreadable`."""
+    """Whether it is a folder; also True if that cannot be read, so that the trial's state is `unreadable`."""
     try:
         return entry.is_dir()
     except OSError:

@@ -1,4 +1,4 @@
-"""Cells of a grid from published checkpoints, which `goalgrid evaluate --into` imported."""
+"""Cells of a grid for published checkpoints imported by `goalgrid evaluate --into`."""
 
 from collections import Counter
 from dataclasses import replace
@@ -15,9 +15,9 @@ from goalgrid.grid.store.home import Home, TrialFolder
 
 
 def imported_cells(grid: Grid, home: Home) -> list[Cell]:
-    """Build a cell for each imported record of the grid, in the order of their import.
+    """Build a cell for each imported record of the grid, in the order of import.
 
-    The recipe of cells of equal names gets the names of their files; if these are equal, the ends of their ids, too.
+    Cells with equal names get the file name appended to their recipe, and the end of the id if that is equal, too.
     """
     cells = []
     for trial_id in home.grid(grid.name).imported_ids():
@@ -34,12 +34,12 @@ def imported_cells(grid: Grid, home: Home) -> list[Cell]:
 
 
 def _names(cell: Cell) -> tuple[str, str]:
-    """The name of its file, and the end of its id."""
+    """The file name of a cell's checkpoint, and the end of its id."""
     return cell.published.rpartition(", ")[2].partition(".")[0], cell.trials[0].id[-8:]
 
 
 def _cell(folder: TrialFolder, grid: Grid) -> Cell | None:
-    """The cell of an imported record; None where its folder is damaged."""
+    """The cell of an imported record; None if its folder is damaged."""
     origin = read_json(folder.imported)
     try:
         trial = grid.catalog.validated(TrialSettings, read_json(folder.settings))
@@ -55,13 +55,16 @@ def _cell(folder: TrialFolder, grid: Grid) -> Cell | None:
 
 
 def id_of(file: str, settings: TrialSettings) -> str:
-    """Return `flickr30k_scan-published_triplet-hn-3fa94c21`: equal for equal file (SHA-256), data set and objective."""
+    """Return the id of an imported record, e.g. `flickr30k_scan-published_triplet-hn-3fa94c21`.
+
+    It is determined by the file (its SHA-256), data set, recipe and objective.
+    """
     names = [settings.dataset.name, settings.recipe, settings.objective.name]
     return f"{'_'.join(names)}-{digest([file, *names])[:8]}"
 
 
 def add(grid: Grid, home: Home, trial_id: str) -> None:
-    """Make an imported record one of the grid's cells."""
+    """Add an imported record to the grid's cells."""
     folder = home.grid(grid.name)
     before = regular_bytes(folder.imported).decode(errors="replace") if folder.imported.exists() else ""
     ids = list(dict.fromkeys([*before.splitlines(), trial_id]))  # an unreadable list must not count as empty

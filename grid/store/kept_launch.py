@@ -1,10 +1,10 @@
-"""What a launch keeps: the grid as resolved, with the texts of its plug-ins, and the code of each of its trials.
+"""Saved launches: the resolved grid with the texts of its plug-ins, and the code fingerprint of each trial.
 
-`grids/NAME/launches/ID/` holds `grid.toml` and `launch.json`. The id is a digest of both: launches of equal content
-share a folder, and a folder whose content is not what its id says is refused.
+`grids/NAME/launches/ID/` contains `grid.toml` and `launch.json`. The id is a digest of both, so launches with equal
+content share a folder, and a folder whose content does not match its id is rejected.
 
-`launch.json` has the `format`; `made_by`, the version that launched; `code`, by fingerprint the ids of the trials that
-this code trains; and, if `code.tar.gz` has the code itself, `snapshot`, the SHA-256 of that file.
+`launch.json` contains `format`; `made_by`, the version that launched; `code`, the ids of the trials for each code
+fingerprint; and `snapshot`, the SHA-256 of `code.tar.gz`, if that file holds the code itself.
 """
 
 import hashlib
@@ -26,13 +26,13 @@ WRITTEN_BY = "`goalgrid slurm` and `goalgrid run --address` write one below grid
 
 @dataclass(frozen=True)
 class KeptLaunch:
-    """The content of a launch.
+    """The content of a saved launch.
 
     Args:
-        grid: the grid as resolved, as a TOML file.
-        code: the fingerprint of the code of each trial that the grid may come to have, by id.
-        made_by: the version that launched: `goalgrid`, and of a checkout `commit` and whether it was `changed`.
-        snapshot: the SHA-256 of the archive of the code that jobs run; empty: they run what is installed then.
+        grid: the resolved grid as TOML.
+        code: the code fingerprint of each possible trial of the grid, by id.
+        made_by: the version that launched: `goalgrid` and, for a git checkout, `commit` and whether it was `changed`.
+        snapshot: the SHA-256 of the code archive that jobs run; empty if they run the installed code.
     """
 
     grid: str
@@ -42,12 +42,12 @@ class KeptLaunch:
 
     @property
     def id(self) -> str:
-        """16 hexadecimal digits of all but the version, which decides nothing."""
+        """16 hexadecimal digits of a digest of everything except `made_by`."""
         return digest([self.grid, dict(self.code), *([self.snapshot] if self.snapshot else [])])[:16]
 
     @classmethod
     def read(cls, folder: LaunchFolder) -> Self:
-        """Read a kept launch; UserError: there is none, or its content does not match its id."""
+        """Read a saved launch; raise a UserError if there is none, or its content does not match its id."""
         content = read_json(folder.content)
         if not content:
             raise UserError(f"{folder.path} holds no launch. {WRITTEN_BY}")
@@ -66,11 +66,11 @@ class KeptLaunch:
         return launch
 
     def archive(self, folder: LaunchFolder) -> bytes:
-        """Read the archive of the code that the launch keeps in its folder; OSError: it is missing."""
+        """Read the saved code archive; empty without a snapshot. Raise an OSError if the file is missing."""
         return regular_bytes(folder.snapshot) if self.snapshot else b""
 
     def write(self, folder: LaunchFolder, archive: bytes = b"") -> None:
-        """Write the launch with the archive of its code, unless its folder has it; UserError: the folder takes none."""
+        """Write the launch and its code archive unless they exist; raise a UserError if the folder is not writable."""
         with suppress(UserError):
             self.read(folder)
             return
@@ -84,16 +84,16 @@ class KeptLaunch:
         write_json(folder.content, content)  # last: a folder without it is no launch
 
     def other_code(self, now: Mapping[str, str], ids: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """Return the trials whose code changed since the launch, by id, with the fingerprints of then and `now`.
+        """Return the ids of trials whose code changed since the launch, with the fingerprints at launch and `now`.
 
-        The code of a trial that the launch does not know is empty.
+        The fingerprint at launch is empty for a trial that the launch does not contain.
         """
         both = {trial_id: (self.code.get(trial_id, ""), now[trial_id]) for trial_id in ids}
         return {trial_id: (then, here) for trial_id, (then, here) in both.items() if then != here}
 
 
 def version_words(made_by: Mapping[str, Any]) -> str:
-    """Name a version: `goalgrid 0.2.0 (commit 3fa94c210b7e, with changes)`."""
+    """Describe a version: `goalgrid 0.2.0 (commit 3fa94c210b7e, with changes)`."""
     version, commit = made_by.get("goalgrid", "of an unknown version"), str(made_by.get("commit", ""))[:12]
     if not commit:
         return f"goalgrid {version}"

@@ -1,4 +1,4 @@
-"""Files that a user names for a command to write: `--output FILE`, and those in a folder of the user's."""
+"""Write output files chosen by the user: `--output FILE`, and files in a folder of the user."""
 
 import stat
 from pathlib import Path
@@ -8,16 +8,17 @@ from goalgrid.grid.store.files import atomic_write, cannot_write
 from goalgrid.grid.store.home import Below, GridFolder, Home
 
 _MARK, _ENDS = b"goalgrid", 2**16
-"""Mark of files that this program writes, within so many bytes of their beginning or end."""
+"""The marker of files written by goalgrid, and the number of bytes at the start and end in which it is searched."""
 
 _OWN = ("tables", "report.html", "figures")
-"""Names that only this program writes in a grid's folder, replacing earlier files."""
+"""Names in a grid's folder that only goalgrid writes, so that earlier files may be replaced."""
 
 
 def write_output(path: Path, content: bytes) -> None:
-    """Write a file that a user names, in one step; into a device or a pipe that is there, as a shell would.
+    """Write a user's output file atomically; append to the path if it is an existing device or pipe.
 
-    UserError: as of `check_output`, or the disk takes no file.
+    Raises:
+        UserError: `check_output` rejects the path, or the file cannot be written.
     """
     path = user_path(path)
     check_output(path, content)
@@ -33,9 +34,10 @@ def write_output(path: Path, content: bytes) -> None:
 
 
 def check_output(path: Path, content: bytes = b"") -> None:
-    """Raise a UserError for a folder, for a file that goalgrid did not write, and for one that a runs folder keeps.
+    """Raise a UserError if the path is a folder, a file not written by goalgrid, or a file of a runs folder.
 
-    `content`: what is to be written; a CSV file tells by its columns alone who wrote it.
+    Args:
+        content: the content to write; existing CSV files are recognised as goalgrid's by equal columns.
     """
     try:
         if _is_stream(path):
@@ -56,14 +58,14 @@ def check_output(path: Path, content: bytes = b"") -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether it is a device or a pipe, or one of this process's open files, which a shell may have opened."""
+    """Whether it is a device, a pipe, or an open file of this process (`/dev/fd/N`)."""
     if not path.exists() or path.is_dir():
         return False
     return not stat.S_ISREG(path.stat().st_mode) or path.absolute().is_relative_to("/dev")
 
 
 def _is_ours(path: Path, content: bytes) -> bool:
-    """Return whether goalgrid wrote a file, as it says; an empty file holds nothing to lose."""
+    """Whether goalgrid wrote a file, judging by its marker; also True for empty files."""
     if _home_of(path) and {path.name, path.parent.name} & {*_OWN}:
         return True
     with path.open("rb") as file:
@@ -73,13 +75,13 @@ def _is_ours(path: Path, content: bytes) -> bool:
 
 
 def _columns(content: bytes) -> list[bytes]:
-    """Return the first columns that a CSV file names; none of other files."""
+    """The first three columns of a CSV file; empty for other files."""
     names = content.partition(b"\n")[0].split(b",")
     return names[:3] if len(names) > 3 else []
 
 
 def _kept(path: Path) -> Path | None:
-    """Return the runs folder that reads this file as its state; None if there is no such folder."""
+    """The runs folder to whose state this file belongs; None if there is none."""
     home = _home_of(path)
     if home is None:
         return None
@@ -90,6 +92,6 @@ def _kept(path: Path) -> Path | None:
 
 
 def _home_of(path: Path) -> Path | None:
-    """Return the runs folder in which a file is."""
+    """The runs folder that contains a file; None if there is none."""
     homes = (Home(folder) for folder in path.parents)
     return next((home.path for home in homes if home.mark.is_file() or home.trials_folder.is_dir()), None)

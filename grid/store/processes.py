@@ -1,4 +1,4 @@
-"""Which process is which, though clocks are set and numbers reused, by Linux's /proc; and the end of a process."""
+"""Identify processes by Linux's /proc, robustly against changed clocks and reused ids, and end them."""
 
 import os
 import signal
@@ -10,16 +10,13 @@ from pathlib import Path
 
 @cache
 def machine() -> str:
-    """Return host, boot and process namespace: only processes with equal values can look each other up."""
+    """Return host, boot id and process namespace; only processes with equal values can look each other up."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return f"{socket.gethostname()} {boot} {Path('/proc/self/ns/pid').readlink()}"
 
 
 def started(pid: int) -> float | None:
-    """Return when a process began; None if it does not exist, or is dead and not yet reaped.
-
-    In ticks since the machine's start, which do not change when the clock is set.
-    """
+    """Return the start time of a process, in clock ticks since boot; None if it does not exist or is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -28,7 +25,7 @@ def started(pid: int) -> float | None:
 
 
 def kill(pid: int, began: float) -> None:
-    """End a process that hangs, if it began then: first by a signal that writes its traceback, then by a kill."""
+    """End a hanging process that started at `began`: first by SIGABRT, which writes a traceback, then by SIGKILL."""
     for number, patience in ((signal.SIGABRT, 2.0), (signal.SIGKILL, 5.0)):
         until = time.monotonic() + patience
         if started(pid) == began:

@@ -1,4 +1,4 @@
-"""A grid's folder in a runs folder: the grid of its last run, and the ids of its trials."""
+"""Save and read a grid in the runs folder: the grid as last run, and the ids of its trials."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -21,9 +21,10 @@ from goalgrid.grid.trusted_code import Untrusted
 
 
 def save_grid(grid: Grid, trials: Sequence[Trial], home: Home, text: str = "") -> None:
-    """Write the grid as resolved, and its trials' ids; UserError: the runs folder cannot be written.
+    """Write the resolved grid and the ids of its trials; raise a UserError if the runs folder is not writable.
 
-    `text`: the file of the grid that a launch keeps: places that its job has for itself are none of the grid's.
+    Args:
+        text: the grid file of a saved launch, to write instead of `grid`, which may contain paths of a single job.
     """
     folder, ids = home.grid(grid.name), [trial.id for trial in trials]
     note_earlier_searches(grid, ids, home)
@@ -34,10 +35,13 @@ def save_grid(grid: Grid, trials: Sequence[Trial], home: Home, text: str = "") -
 def read_grid(
     name: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Grid:
-    """Read the grid of this name as it was last run, with changes of the command line; UserError: it is unreadable.
+    """Read a grid as it was last run, and apply command-line overrides.
 
-    Unknown keys in [resources] and [reliability], which another version wrote, are left out: they change no trial.
-    Untrusted: it runs code that this user never named.
+    Unknown keys in [resources] and [reliability] from other versions are ignored, since they do not change trials.
+
+    Raises:
+        UserError: the grid is unreadable.
+        Untrusted: it uses code that this user has not approved.
     """
     again = f"Run the grid {name!r} again, by its file or its shipped name, to rewrite this copy."
     try:
@@ -51,13 +55,13 @@ def read_grid(
 def read_kept(
     path: Path, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Grid:
-    """Read the grid of a kept launch, with the kept texts of its plugins; errors as of `read_grid`."""
+    """Read the grid of a saved launch, with the saved texts of its plug-ins; raise the errors of `read_grid`."""
     again = "Launch the grid again: goalgrid slurm."
     return _changed(_content(path, plugins.of_launch, again), overrides, roots=roots, weights=weights, again=again)
 
 
 def _content(path: Path, used: Callable[[Use, str], Use], again: str) -> GridDocument:
-    """The content of a saved grid, each of whose plug-ins is as `used` gives it; UserError: it is unreadable now."""
+    """The content of a saved grid, with each plug-in passed through `used`; raises a UserError if it is unreadable."""
     where = f"grid {str(path)!r}"
     known = {"resources": Resources.model_fields, "reliability": Reliability.model_fields}
     try:
@@ -79,7 +83,7 @@ def _content(path: Path, used: Callable[[Use, str], Use], again: str) -> GridDoc
 def _changed(
     content: GridDocument, overrides: Sequence[str], *, roots: Iterable[str], weights: Iterable[str], again: str
 ) -> Grid:
-    """The grid after what the command line says; an error of the saved grid itself says how to write it `again`."""
+    """Apply command-line overrides; errors of the saved grid itself end with `again`, how to rewrite it."""
     try:
         grid = check(content)
     except UserError as error:
@@ -89,7 +93,7 @@ def _changed(
 
 
 def _keep(path: Path, text: str) -> None:
-    """Write only a text that differs from the file's: a grid that did not change needs no writable disk."""
+    """Write the text unless the file already contains it, so an unchanged grid needs no writable disk."""
     try:
         same = regular_bytes(path) == text.encode()
     except OSError:

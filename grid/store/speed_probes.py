@@ -1,4 +1,4 @@
-"""Speed probes: measurements of a few steps of a recipe on a data set, stored in the grid's folder for later plans."""
+"""Speed probes: timings of a few steps of a recipe on a data set, stored in the grid's folder for later plans."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -12,17 +12,17 @@ from goalgrid.grid.store.home import GridFolder
 RATES = (
     "lr", "beta2", "schedule", "rise_share", "decay_every", "decay_factor", "clip_norm", "selection"
 )  # fmt: skip
-"""Settings of a training that decide values and no operation."""
+"""Training settings that affect values, but not the cost of a step."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """The measurement of a trial.
+    """The measured cost of a trial.
 
     Args:
-        settings: the word that `speed_of` gives for the trial.
-        least, most: lower and upper quartile of the seconds of a step.
-        evaluation: seconds of a validation.
+        settings: the key of the trial from `speed_of`.
+        least, most: lower and upper quartile of the seconds per step.
+        evaluation: seconds per validation.
         best: bytes of the best checkpoint.
         rest: bytes of a finished trial's other files.
     """
@@ -41,9 +41,10 @@ class Probe:
 
 
 def speed_of(settings: TrialSettings) -> str:
-    """Return a word for trials whose steps cost the same: of all settings but seed, epochs and `RATES`.
+    """Return a key that is equal for trials with equal cost per step.
 
-    Of the objective, it has the components that it needs.
+    It is a hash of all settings except seed, epochs, `RATES` and the objective, and of the components that the
+    objective needs.
     """
     content = canonical(settings)
     for name in ("epochs", *RATES):
@@ -56,7 +57,7 @@ def speed_of(settings: TrialSettings) -> str:
 
 
 def read(folder: GridFolder) -> list[Probe]:
-    """Read the stored probes; none if the file is missing or damaged, or another version wrote it."""
+    """Read the stored probes; empty if the file is missing, damaged or from another version."""
     try:
         return [Probe(**content) for content in parsed_json(regular_bytes(folder.probe))]
     except (OSError, ValueError, TypeError):
@@ -64,6 +65,6 @@ def read(folder: GridFolder) -> list[Probe]:
 
 
 def remember(folder: GridFolder, probes: Iterable[Probe]) -> None:
-    """Keep probes in place of earlier ones of their recipe and data set; UserError: they cannot be written."""
+    """Store probes, replacing earlier ones of equal recipe and data set; raise a UserError if that fails."""
     by_cell = {(probe.dataset, probe.recipe): probe for probe in [*read(folder), *probes]}
     write_json(folder.probe, [asdict(probe) for probe in by_cell.values()])

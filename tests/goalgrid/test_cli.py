@@ -25,7 +25,7 @@ WRONG = [
     (("run", "demo", "--set", "train.epoch=1"), "Did you mean 'train.epochs'?"),
     (
         ("plan", "demo", "--set", "objectives=triplet-hn,selhn"),
-        "unknown objective 'triplet-hn,selhn': several are a list, 'objectives=[\"triplet-hn\",\"selhn\"]'",
+        "unknown objective 'triplet-hn,selhn': give several as a list, 'objectives=[\"triplet-hn\",\"selhn\"]'",
     ),
     (("run", "demo", "--set", "train.epochs"), "is not KEY=VALUE"),
     (("run", "demo", "--set", "train.batch_size=1"), "train.batch_size: it should be at least 2"),
@@ -295,7 +295,7 @@ def test_a_name_that_the_locale_cannot_read_is_not_called_wrong(tmp_path: Path) 
     command = [sys.executable, "-m", "goalgrid", "data", "check", "mine", "--root", str(tmp_path / "Bären")]
     refused = subprocess.run(command, capture_output=True, text=True, env=switched_off, timeout=240)
     assert refused.returncode == 2
-    assert "is UTF-8, but this locale has Python read names of files as ascii. Set LC_ALL=C.UTF-8" in refused.stderr
+    assert "is UTF-8, but this locale makes Python decode file names as ascii. Set LC_ALL=C.UTF-8" in refused.stderr
 
 
 def test_a_folder_that_no_file_could_name_is_refused(goalgrid: Goalgrid, tmp_path: Path) -> None:

@@ -379,5 +379,5 @@ def test_a_name_that_a_path_or_a_terminal_would_take_otherwise_is_refused(name: 
 
 @every("changes", ["", "../x", "a b", "x\n", "x@y", "é"])
 def test_behind_the_at_of_a_name_stands_what_a_shell_and_a_file_system_take(changes: str) -> None:
-    with pytest.raises(UserError, match="behind the @"):
+    with pytest.raises(UserError, match="after the @"):
         checked({**MINIMAL, "name": f"g@{changes}"})
