@@ -1,4 +1,4 @@
-"""What is optimised: GOAL's matrix of pair weights (rows) by triplet weights (columns), and the losses of its time.
+"""Training objectives: GOAL's matrix of pair weights (rows) by triplet weights (columns), and related losses.
 
 >>> for pair in GOAL_ROWS:
 ...     names = (KNOWN_AS.get(f"{pair}_{triplet}", "new in GOAL") for triplet in GOAL_COLUMNS)
@@ -9,7 +9,7 @@ Binomial deviance                new in GOAL                      new in GOAL
 new in GOAL                      new in GOAL                      new in GOAL
 Multi-Similarity loss            new in GOAL                      new in GOAL
 
-The names are PAIR_TRIPLET, and the losses in `LOSSES` have the same call:
+A cell of the matrix is named PAIR_TRIPLET. The losses in `LOSSES` are built by the same call:
 
 >>> objective = build("sig-ms_cir", tau=10, alpha=2, beta=10, lam=0.5, eps=0.1)
 >>> objective = build("unified", gamma=60, margin=0.2)
@@ -49,15 +49,15 @@ __all__ = [
 LOSSES: dict[str, Callable[..., Any]] = {
     name: equation for file in FAMILIES for name, equation in equations(f"{__name__}.{file}", "objective").items()
 }
-"""The losses that are no cells of GOAL's matrix: functions, or classes of losses that learn parameters."""
+"""Losses outside GOAL's matrix: functions, or classes for losses with learnt parameters."""
 
 
 def build(name: str, known: Objectives = OURS, /, *, variant: str = "paper", **parameters: Any) -> Objective:
-    """Build the objective of that name, with its variant's defaults where no parameter is given.
+    """Build an objective by name. Parameters that are not given take the defaults of the variant.
 
     Args:
         name: PAIR_TRIPLET, e.g. "sig-ms_cir", or a loss, e.g. "unified".
-        known: the objectives by name; a grid's catalogue has those of its plug-ins, too (`LoadedGrid.objective`).
+        known: the available objectives by name; those of a grid's plugins are in `LoadedGrid.objective`.
         variant: "paper" follows the papers' equations, "released" their published code.
 
     Raises:
@@ -71,7 +71,7 @@ def build(name: str, known: Objectives = OURS, /, *, variant: str = "paper", **p
 
 
 def built(goal: ObjectiveSettings) -> Objective:
-    """Build the objective of these settings, as their grid means it; UserError: nobody knows it."""
+    """Build the objective that these settings name, including plugins; UserError if it is unknown."""
     return build(goal.name, {goal.name: goal.entry}, variant=goal.variant, **goal.parameters)
 
 
@@ -99,7 +99,7 @@ def _built(name: str, entry: ObjectiveEntry, values: dict[str, Any]) -> Objectiv
 
 
 def _with(equation: Callable[..., Any], values: dict[str, Any]) -> Callable[..., Any]:
-    """The equation with those parameters set that it has; of a class, an object."""
+    """Bind the parameters that an equation takes; instantiate it if it is a class."""
     given = partial(equation, **{key: values[key] for key in signature(equation).parameters if key in values})
     if not isinstance(equation, type):
         return given

@@ -1,4 +1,4 @@
-"""Hinge losses that need more than the batch: clean probabilities, offline negatives or learnt weights of pairs."""
+"""Hinge losses with additional inputs: clean probabilities, offline negatives or learnt pair weights."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from goalgrid.objectives.mining import full
 from goalgrid.objectives.triplets import Extra, Triplets
 
 CLEAN = "clean"
-"""Key of the estimated probability (b, 1) that a pair is clean, among what a training tells a loss."""
+"""Key in `Triplets.extra` of the estimated probability (b, 1) that a pair is clean."""
 
 
 def soft_margin(clean: Float[Tensor, "*a"], margin: float, base: float) -> Float[Tensor, "*a"]:
@@ -24,12 +24,12 @@ def soft_margin(clean: Float[Tensor, "*a"], margin: float, base: float) -> Float
 
 
 def own_margin(t: Triplets, margin: float, base: float) -> Float[Tensor, "*#a 1"] | float:
-    """Return the margin of each anchor's pair. Without an estimate of y every pair counts as clean."""
+    """Return the margin of each anchor's pair; `margin` if there are no clean probabilities."""
     return soft_margin(t.extra[CLEAN], margin, base) if CLEAN in t.extra else margin
 
 
 def row_margins(extra: Extra, *, margin: float, base: float) -> Float[Tensor, " b"] | None:
-    """Return the margin of each image's pair; None without estimates of y."""
+    """Return the margin of each image's pair; None if there are no clean probabilities."""
     return soft_margin(extra[CLEAN][:, 0], margin, base) if CLEAN in extra else None
 
 
@@ -40,10 +40,10 @@ def row_margins(extra: Extra, *, margin: float, base: float) -> Float[Tensor, " 
     needs=("clean-probabilities",),
     margin=MARGIN,
     base=BASE,
-    threshold=Parameter(0.0, "a pair that is less likely to be clean teaches nothing", released=0.5),
+    threshold=Parameter(0.0, "pairs with a lower clean probability are ignored", released=0.5),
     margins=Parameter(
         "anchor",
-        "m_i is the anchor's, or of the pair in whose row of scores the negative is, as NCR's code",
+        "m_i of the anchor's pair, or of the pair in whose row of the score matrix the negative lies, as in NCR's code",
         released="row",
         choices=("anchor", "row"),
         silent=("anchor",),
@@ -53,10 +53,10 @@ def row_margins(extra: Extra, *, margin: float, base: float) -> Float[Tensor, " 
 def noisy_correspondence(
     t: Triplets, *, margin: float, base: float, threshold: float, margins: str
 ) -> Float[Tensor, "*a k"]:
-    """[max s_neg - s_pos + m_i]+ with m_i = margin (base^y - 1) / (base - 1), y the pair's clean probability.
+    """[max s_neg - s_pos + m_i]+ with m_i = margin (base^y - 1) / (base - 1), where y is the pair's clean probability.
 
-    NCR's code adds a column of margins to the matrix of scores in both directions, so a text's negative brings the
-    margin of its own image's pair, and the hardest is chosen by it: max over i of [s_ij + m_i - s_jj]+.
+    NCR's code adds a column of margins to the score matrix in both directions. So the margin of a text's negative is
+    that of the negative image's pair, and it affects which negative is the hardest: max over i of [s_ij + m_i - s_jj]+.
     """
     added = t.row_margin if margins == "row" and t.row_margin is not None else own_margin(t, margin, base)
     loss = torch.relu(t.s_neg - t.s_pos + added)
@@ -70,8 +70,8 @@ def noisy_correspondence(
     known_as="AOQ, Adaptive Offline Quintuplet loss",
     needs=("offline-negatives",),
     margin=MARGIN,
-    gap=Parameter(0.3, "lead of the offline negative, in similarity, for which w falls by 1"),
-    even=Parameter(1.5, "w where the offline and the hardest negative are equally similar"),
+    gap=Parameter(0.3, "w falls by 1 when the offline negative is more similar than the hardest one by this much"),
+    even=Parameter(1.5, "w if the offline and the hardest negative are equally similar"),
     weighting=Parameter(
         "clamped",
         "clamped: w is constant and at least 0; free: w has a gradient and may fall below 0",
@@ -82,8 +82,8 @@ def noisy_correspondence(
 def offline_quintuplet(t: Triplets, *, margin: float, gap: float, even: float, weighting: str) -> Float[Tensor, "*a 1"]:
     """w [max s_neg - s_pos + margin]+ + sum of [s_off - s_pos]+ with w = even - (s_off - max s_neg) / gap.
 
-    s_off are similarities of the anchor with an offline negative, and of that negative with another; the first is
-    in w. Without offline negatives this is Triplet-HN.
+    There are two s_off: the similarity of the anchor with an offline negative, which w uses, and the similarity of
+    that negative with another one. Without offline negatives this is Triplet-HN.
     """
     online = torch.relu(t.s_neg - t.s_pos + margin)
     if "offline" not in t.extra:
@@ -106,10 +106,10 @@ def offline_quintuplet(t: Triplets, *, margin: float, gap: float, even: float, w
 def self_paced(
     t: Triplets, *, margin: float, weigh: Callable[[Triplets], tuple[Tensor, Tensor]] | None = None
 ) -> Float[Tensor, "*a k"]:
-    """V- max s_neg - V+ s_pos where max s_neg - s_pos + margin > 0, V learnt on half of the validation split.
+    """V- max s_neg - V+ s_pos if max s_neg - s_pos + margin > 0, with V learnt on half of the validation split.
 
     Args:
-        weigh: gives V+ and V- of each triplet; none: 1.
+        weigh: returns V+ and V- of each triplet (default: 1).
     """
     violates = t.s_neg.detach() - t.s_pos.detach() + margin > 0
     positive, negative = weigh(t) if weigh else (1.0, 1.0)
@@ -119,7 +119,7 @@ def self_paced(
 def pair_losses(sim: Float[Tensor, "b b"], *, margin: float = 0.2) -> Float[Tensor, " b"]:
     """Mean over the other texts of [s_it - s_ii + margin]+, plus that over the other images of [s_it - s_tt + margin]+.
 
-    By this loss NCR tells clean pairs from mismatched pairs.
+    NCR uses this loss to separate clean pairs from mismatched pairs.
     """
     sim = full(sim)
     s_pos = sim.diagonal()

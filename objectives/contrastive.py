@@ -14,12 +14,12 @@ from goalgrid.objectives.assisted import own_margin
 from goalgrid.objectives.pair_weights import as_published
 from goalgrid.objectives.triplets import Triplets
 
-GAMMA = Parameter(60.0, "how hard the mining is: the hardest alone as it grows", released=50.0)
-SCALED = Parameter(True, "the factor 1/gamma", released=False)
+GAMMA = Parameter(60.0, "mining hardness: as it grows, only the hardest negative counts", released=50.0)
+SCALED = Parameter(True, "multiply the loss by 1/gamma", released=False)
 
 
 def log_one_plus(exponents: Float[Tensor, "*a k"]) -> Float[Tensor, "*a 1"]:
-    """log(1 + sum of exp(x)), without overflow, and with 0 for a row of -inf."""
+    """log(1 + sum of exp(x)), without overflow; 0 for a row of -inf."""
     return torch.logsumexp(pad(exponents, (1, 0)), dim=-1, keepdim=True)
 
 
@@ -66,7 +66,8 @@ def infonce(t: Triplets, *, gamma: float) -> Float[Tensor, "*a 1"]:
 def unified(t: Triplets, *, gamma: float, margin: float, scaled: bool) -> Float[Tensor, "*a 1"]:
     """1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + margin))).
 
-    Triplet-HN as gamma grows (Eq. 6), VLC / gamma at margin 0 (Eq. 7). The closest public code is not `scaled`.
+    Approaches Triplet-HN as gamma grows (Eq. 6); equals VLC / gamma at margin 0 (Eq. 7). The closest public code
+    omits the factor 1/gamma (`scaled` = False).
     """
     return log_one_plus(gamma * (t.s_neg - t.s_pos + margin)) / _unit(gamma, scaled)
 
@@ -79,12 +80,12 @@ def unified(t: Triplets, *, gamma: float, margin: float, scaled: bool) -> Float[
     gamma=GAMMA,
     margin=MARGIN,
     scaled=SCALED,
-    weights=Parameter("lin", "GOAL's pair weights as w, constant", choices=("con", "lin", "sig")),
+    weights=Parameter("lin", "which of GOAL's pair weights is w", choices=("con", "lin", "sig")),
 )
 def unified_weighted(t: Triplets, *, gamma: float, margin: float, scaled: bool, weights: str) -> Float[Tensor, "*a 1"]:
     """1/gamma log(1 + sum of exp(gamma (w_neg s_neg - w_pos s_pos + margin))).
 
-    The weights are constant. The paper leaves them open; here they are GOAL's pair weights: con is Eq. (5) again.
+    The weights get no gradient. The paper does not specify them; here they are GOAL's pair weights. con gives Eq. (5).
     """
     triplet = t.finite()
     w_pos, w_neg = as_published(weights)(triplet.detach())
@@ -105,7 +106,7 @@ def unified_weighted(t: Triplets, *, gamma: float, margin: float, scaled: bool, 
     mixture=MIXTURE,
 )
 def unified_adaptive(t: Triplets, *, gamma: float, margin: float, scaled: bool, base: float) -> Float[Tensor, "*a 1"]:
-    """1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + m_i))), m_i from the pair's clean probability."""
+    """1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + m_i))), with m_i from the pair's clean probability."""
     return log_one_plus(gamma * (t.s_neg - t.s_pos + own_margin(t, margin, base))) / _unit(gamma, scaled)
 
 
@@ -119,20 +120,20 @@ def _unit(gamma: float, scaled: bool) -> float:
     source="VSE+2AD Eq. (6) and after",
     known_as="ADOPT",
     reductions=("mean", "average"),
-    temperature=Parameter(0.05, "divides the similarities"),
-    margin=Parameter(0.0, "added to the negatives, in similarity", released=0.2),
-    positive=Parameter(False, "whether the positive is in the sum", released=True),
-    count=Parameter("paper", "which formula gives K", released="released", choices=("paper", "released")),
+    temperature=Parameter(0.05, "temperature, which divides the similarities"),
+    margin=Parameter(0.0, "added to the similarity of the negatives", released=0.2),
+    positive=Parameter(False, "include the positive in the sum", released=True),
+    count=Parameter("paper", "formula for K", released="released", choices=("paper", "released")),
     scale=Parameter(1.25, "exponent in the released K", only_with=("count", "released")),
 )
 def adopt(
     t: Triplets, *, temperature: float, margin: float, positive: bool, count: str, scale: float
 ) -> Float[Tensor, "*a 1"]:
-    """log(sum over the K hardest of exp((s_neg + margin) / temperature)) - s_pos / temperature, K by maturity.
+    """log(sum over the K hardest of exp((s_neg + margin) / temperature)) - s_pos / temperature, with adaptive K.
 
-    K falls as the model matures, from alignment and uniformity of the batch: by Eq. (6), or as
-    released. The released loss has a margin, and the positive in the sum. (It also hides the positive as a similarity
-    of 0, so that a large K may pick it as a negative; here it is never one.)
+    K decreases as the model matures. It is computed from alignment and uniformity of the batch, by Eq. (6) or as in the
+    released code. The released loss has a margin and includes the positive in the sum. (It also masks the positive by
+    setting its similarity to 0, so a large K may select it as a negative; here it never is one.)
     """
     k = COUNTS[count](t.detach(), scale)
     t.notes["k"] = k
@@ -171,13 +172,13 @@ COUNTS: dict[str, Callable[[Triplets, float], Tensor]] = {"paper": count_of_pape
     source="X-VLM §3.3, released code",
     known_as="ITC",
     reductions=("average", "average"),
-    temperature=Parameter(0.07, "divides the similarities; learnt from this value on"),
+    temperature=Parameter(0.07, "initial value of the learnt temperature, which divides the similarities"),
 )
 class ImageTextContrast(nn.Module):
-    """log(sum of exp(s / temperature)) - mean over texts of the same image of s / temperature, temperature learnt.
+    """log(sum of exp(s / temperature)) - mean over texts of the same image of s / temperature.
 
-    The mean over an anchor's positives of -log(exp(s / temperature) / sum of exp(s / temperature)): ITC of X-VLM. Other
-    texts of the anchor's image in the batch are positives too, and share the label. The temperature is learnt.
+    X-VLM's ITC loss: the mean over an anchor's positives of -log(exp(s / temperature) / sum of exp(s / temperature)).
+    If the batch has several texts of an image, all are positives and share the label. The temperature is learnt.
     """
 
     def __init__(self, *, temperature: float) -> None:

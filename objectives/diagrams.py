@@ -1,6 +1,6 @@
-"""Pictures of weights: GOAL's Figures 2 and 3 for any parameters, and how an objective moves a triplet.
+"""Plots of weights: GOAL's Figures 2 and 3 for any parameters, and how an objective moves a triplet.
 
-They can be read by the colour-blind and in print without colour: by cividis, dashes, arrows and contours.
+They are readable for the colour-blind and in black and white: cividis, dashes, arrows and contours.
 """
 
 from itertools import cycle
@@ -25,10 +25,10 @@ from goalgrid.objectives.triplets import Triplets
 MEAN = 0.1
 """m+ and m- in GOAL's Figure 3."""
 FINE = 201
-"""Points a side of a shaded plane."""
+"""Points per side of a shaded plane."""
 RANKED = torch.linspace(0.7, 0.3, 17, dtype=torch.float64)
 POSITIVES = (0.9, 0.7, 0.3)
-"""Similarities of negatives and positives where pushes are drawn over the rank."""
+"""Similarities of the negatives, and of the positives, in the plot of pushes over rank."""
 STYLE: dict[str, Any] = {"color": INK, "fontsize": 10}
 SHADE: dict[str, Any] = {"origin": "lower", "extent": (0, 1, 0, 1), "vmin": 0, "interpolation": "bilinear"}
 
@@ -36,13 +36,13 @@ SHADE: dict[str, Any] = {"origin": "lower", "extent": (0, 1, 0, 1), "vmin": 0, "
 def weights(
     name: str, s_pos: Float[Tensor, "*a"], s_neg: Float[Tensor, "*a"], **settings: Any
 ) -> tuple[Float[Tensor, "*a"], Float[Tensor, "*a"], Float[Tensor, "*a"]]:
-    """Return T, P+ and P- of a cell at given similarities; m+ and m- of -ms weights depend on a batch: here `MEAN`.
+    """Return T, P+ and P- of a cell at given similarities. `MEAN` replaces the batch means m+ and m- of -ms weights.
 
     Args:
-        settings: variant and parameters, as for `build`; parameters that this cell lacks are left out.
+        settings: variant and parameters, as for `build`; parameters that the cell lacks are ignored.
 
     Raises:
-        UserError: the name is no cell of the matrix; a loss has no T, P+ and P-.
+        UserError: the name is not a cell of the matrix; losses have no T, P+ and P-.
     """
     if name not in CELLS:
         losses = f"{name!r} has no triplet weight and pair weights to draw. Known: {', '.join(CELLS)}."
@@ -60,7 +60,7 @@ def _built(name: str, settings: dict[str, Any], known: Objectives = OURS) -> Obj
 
 
 def triplet_weights(**settings: Any) -> Figure:
-    """Draw T of the three triplet weights over (s_pos, s_neg): GOAL Fig. 2. Settings are those of `build`."""
+    """Draw T of the three triplet weights over (s_pos, s_neg): GOAL Fig. 2. Takes the settings of `build`."""
     figure = Figure(figsize=(8.7, 3.1), layout="constrained")
     panels = figure.subplots(1, len(GOAL_COLUMNS), sharey=True)
     s_pos, s_neg = _plane(FINE)
@@ -81,7 +81,7 @@ def triplet_weights(**settings: Any) -> Figure:
 
 
 def pair_weights(**settings: Any) -> Figure:
-    """Draw P+ over s_pos and P- over s_neg of the five pair weights: GOAL Fig. 3. Settings are those of `build`."""
+    """Draw P+ over s_pos and P- over s_neg of the five pair weights: GOAL Fig. 3. Takes the settings of `build`."""
     figure = Figure(figsize=(7.2, 3.4), layout="constrained")
     pos_axes, neg_axes = figure.subplots(1, 2)
     s = torch.linspace(0, 1, 401, dtype=torch.float64)
@@ -115,17 +115,16 @@ def _compressed(axes: Axes) -> None:
 
 
 def _open(axes: Axes) -> None:
-    """A line at 0, and no frame above and at the right."""
+    """Draw a line at 0, and hide the top and right frame."""
     axes.axhline(0, color=FAINT, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def update_field(name: str = "sig-ms_cir", known: Objectives = OURS, /, **settings: Any) -> Figure:
-    """Draw how a triplet at (s_pos, s_neg) moves under an objective: under a cell by T P+ and -T P-, GOAL Eq. (3).
+    """Draw how an objective moves a triplet at (s_pos, s_neg); a cell moves it by T P+ and -T P-, GOAL Eq. (3).
 
-    That is minus the gradient in the plane of the two similarities, as if they could be moved freely. Arrows show the
-    direction, the shade behind them the length of the step. For a loss, a second panel shows the push on each of many
-    negatives.
+    The step is the negative gradient in the plane of the two similarities, as if they could be moved freely. Arrows
+    show its direction, and the shade its length. For a loss, a second panel shows the push on each of many negatives.
     """
     is_loss = name in LOSSES
     figure = Figure(figsize=(9.4 if is_loss else 5.0, 4.3), layout="constrained")
@@ -144,7 +143,7 @@ def update_field(name: str = "sig-ms_cir", known: Objectives = OURS, /, **settin
 def cells(**settings: Any) -> Figure:
     """Draw the update fields of GOAL's matrix: pair weights as rows, triplet weights as columns.
 
-    Shades are comparable within a row: a constant or a linear weight is never larger than an exponential can be.
+    Shades are comparable within a row only, since exponential weights can be far larger than constant or linear ones.
     """
     figure = Figure(figsize=(7.8, 11.25), layout="constrained")
     panels = figure.subplots(len(GOAL_ROWS), len(GOAL_COLUMNS), sharex=True, sharey=True)
@@ -168,7 +167,7 @@ def _field(axes: Axes, name: str, settings: dict[str, Any], known: Objectives = 
     s_pos, s_neg = _plane(arrows, inset=0.04)
     along_pos, along_neg = _step(name, s_pos, s_neg, settings, known)
     length = torch.hypot(along_pos, along_neg)
-    # Arrows are as long as the square root of the step, so that a tenth of the largest can still be read.
+    # The arrow length is the square root of the step, so that a tenth of the largest step is still visible.
     factor = (length.rsqrt() / length.max().sqrt()).where(length > 2e-3 * length.max(), torch.nan)
     tails_and_steps = [values.numpy() for values in (s_pos, s_neg, along_pos * factor, along_neg * factor)]
     scale, width = arrows / 1.05, 0.08 / arrows
@@ -180,14 +179,14 @@ def _field(axes: Axes, name: str, settings: dict[str, Any], known: Objectives = 
 def _step(
     name: str, s_pos: Tensor, s_neg: Tensor, settings: dict[str, Any], known: Objectives
 ) -> tuple[Tensor, Tensor]:
-    """How an objective moves triplets with a single negative.
+    """Compute how an objective moves triplets with a single negative.
 
     Raises:
-        UserError: the user's own loss is no loss of triplets.
+        UserError: a user-defined loss does not read triplets.
     """
     if name in known and known[name].equation:
         if known[name].on == "scores":
-            message = "is a function of all scores of a batch; a diagram shows a function of one triplet."
+            message = "is a function of all scores of a batch; a diagram needs a function of one triplet."
             raise UserError(f"{name!r} {message}")
         s_pos, s_neg = (s[..., None].clone().requires_grad_() for s in (s_pos, s_neg))
         value = _built(name, settings, known).loss(Triplets(s_pos, s_neg)).sum()
@@ -203,13 +202,13 @@ def _step(
 def pull_and_push(
     name: str, s_pos: Float[Tensor, " a"], s_neg: Float[Tensor, "a k"], **settings: Any
 ) -> tuple[Float[Tensor, " a"], Float[Tensor, "a k"]]:
-    """-dl/ds_pos and dl/ds_neg of a loss: how it pulls an anchor's positive, and pushes each of its negatives.
+    """Return -dl/ds_pos and dl/ds_neg of a loss: its pull on an anchor's positive, and its push on each negative.
 
-    Each anchor is a batch of its own, with these negatives: ADOPT counts its K in a batch.
+    Each anchor with its negatives is a separate batch, since the K of ADOPT depends on the batch.
 
     Args:
-        s_neg: in falling order; a loss of the hardest negative reads the first alone.
-        settings: variant and parameters, as for `build`; parameters that this loss lacks are left out.
+        s_neg: in descending order; a loss on the hardest negative reads only the first.
+        settings: variant and parameters, as for `build`; parameters that the loss lacks are ignored.
     """
     objective = _built(name, settings)
     seen = s_neg[:, : objective.k]
@@ -223,7 +222,7 @@ def pull_and_push(
 
 
 def _by_rank(axes: Axes, name: str, settings: dict[str, Any]) -> None:
-    """Push on each of `RANKED` negatives, evenly spaced, from positives above, among and below them."""
+    """Draw the push on each of the evenly spaced `RANKED` negatives, for positives above, among and below them."""
     s_neg = RANKED.expand(len(POSITIVES), -1)
     s_pos = torch.tensor(POSITIVES, dtype=s_neg.dtype)
     pull, push = pull_and_push(name, s_pos, s_neg, **settings)
@@ -247,14 +246,14 @@ def _plane(steps: int, inset: float = 0.0) -> tuple[Tensor, Tensor]:
 
 
 def _square(axes: Axes, diagonal: str) -> None:
-    """Similarities from 0 to 1 both ways, with the line s_neg = s_pos in that colour."""
+    """Show similarities from 0 to 1 on both axes, and the line s_neg = s_pos in the colour `diagonal`."""
     axes.plot([0, 1], [0, 1], color=diagonal, linewidth=0.7, linestyle=":")
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     axes.tick_params(labelsize=8, colors=INK)
 
 
 def _shown(parameters: Any, name: str, settings: dict[str, Any], known: Objectives = OURS) -> str:
-    """The values of the parameters that shape the weights."""
+    """Return the values of the parameters that shape the weights, as text."""
     variant, entry = settings.get("variant", "paper"), known[name]
     values = entry.resolve(name, variant, entry.accepted(settings))
     whole = entry.equation or name in LOSSES

@@ -28,18 +28,19 @@ from goalgrid.objectives.triplets import Triplets
     margin=MARGIN,
 )
 def triplet(t: Triplets, *, margin: float) -> Float[Tensor, "*a k"]:
-    """[s_neg - s_pos + margin]+, of all negatives (`triplet`) or of the hardest (`triplet-hn`).
+    """[s_neg - s_pos + margin]+, for all negatives (`triplet`) or only the hardest (`triplet-hn`).
 
-    SelHN Eq. (2) and (3), the latter VSE++ and Unified Eq. (1).
+    SelHN Eq. (2) and (3). Eq. (3) is VSE++ and Unified Eq. (1).
     """
     return torch.relu(t.s_neg - t.s_pos + margin)
 
 
 @objective("shn", on="all", source="SelHN Eq. (13), (14)", known_as="SHN, semi-hard negatives", margin=MARGIN)
 def semi_hard(t: Triplets, *, margin: float) -> Float[Tensor, "*a 1"]:
-    """[s - s_pos + margin]+ with s the hardest negative below s_pos.
+    """[s - s_pos + margin]+, where s is the hardest negative below s_pos.
 
-    An anchor without such a negative learns nothing: its `branch`. SelHN Eq. (13), (14): the loss SHN.
+    The loss SHN, SelHN Eq. (13), (14). An anchor without such a negative gets no gradient; the report value `branch` is
+    the share of these anchors.
     """
     below = t.s_neg.detach() < t.s_pos.detach()
     hardest = t.s_neg.where(below, -torch.inf).max(-1, keepdim=True).values
@@ -56,17 +57,17 @@ def semi_hard(t: Triplets, *, margin: float) -> Float[Tensor, "*a 1"]:
     margin=Parameter(0.2, MARGIN.meaning, only_with=("easy", "hinge")),
     tau=Parameter(10.0, "steepness on the easy triplets", only_with=("easy", "softmax")),
     lam=Parameter(1.0, "weight of a hard negative"),
-    ceiling=Parameter(None, "a negative above it is hard whatever its positive", released=0.8, optional=True),
-    easy=Parameter("hinge", "what an easy triplet costs", released="softmax", choices=("hinge", "softmax")),
+    ceiling=Parameter(None, "negatives more similar than this are always hard", released=0.8, optional=True),
+    easy=Parameter("hinge", "loss of an easy triplet", released="softmax", choices=("hinge", "softmax")),
 )
 def selectively_contrastive(
     t: Triplets, *, margin: float, tau: float, lam: float, ceiling: float | None, easy: str
 ) -> Float[Tensor, "*a k"]:
     """lam s_neg where s_neg >= s_pos, else [s_neg - s_pos + margin]+.
 
-    Pushes a hard negative without pulling. SelHN Eq. (15), (16): SCT across modalities. The code of SCT (one modality)
-    has log(1 + exp(tau (s_neg - s_pos))) on the easy ones, and calls a negative above 0.8 hard whatever its positive.
-    The hard ones are its `branch`.
+    SCT across modalities, SelHN Eq. (15), (16): a hard negative is pushed away, and its positive is not pulled. SCT's
+    released code (one modality) uses log(1 + exp(tau (s_neg - s_pos))) for easy negatives, and counts every negative
+    above 0.8 as hard. The report value `branch` is the share of hard ones.
     """
     s_neg, s_pos = t.s_neg.detach(), t.s_pos.detach()
     hard = s_neg >= s_pos if ceiling is None else (s_neg >= s_pos) | (s_neg > ceiling)
@@ -81,19 +82,19 @@ def selectively_contrastive(
     known_as="SelHN, RVSE++",
     reductions=("sum", "average"),
     margin=MARGIN,
-    epsilon=Parameter(0.01, "|s_neg - s_pos| up to which all negatives are used"),
+    epsilon=Parameter(0.01, "all negatives are used if |s_neg - s_pos| is at most this"),
     divisor=Parameter(
         "batch",
-        "what the sum over negatives is divided by: B or B - 1",
+        "divisor of the sum over negatives: B or B - 1",
         released="negatives",
         choices=("batch", "negatives"),
     ),
 )
 def selectively_hard(t: Triplets, *, margin: float, epsilon: float, divisor: str) -> Float[Tensor, "*a 1"]:
-    """[max s_neg - s_pos + margin]+ where |max s_neg - s_pos| > epsilon, else 1/B sum of [s_neg - s_pos + margin]+.
+    """[max s_neg - s_pos + margin]+ if |max s_neg - s_pos| > epsilon, else 1/B sum of [s_neg - s_pos + margin]+.
 
-    Where the hardest negative is as near as the positive, their gradients cancel, and the mean over all negatives takes
-    over: its `branch`. SelHN Eq. (9)-(12). As epsilon goes to 0, this is Triplet-HN.
+    SelHN Eq. (9)-(12). If the hardest negative is as near as the positive, their gradients cancel, so the mean over all
+    negatives is used; the report value `branch` is the share of these anchors. Triplet-HN in the limit epsilon = 0.
     """
     hardest = t.s_neg.max(-1, keepdim=True).values
     vanishing = (hardest - t.s_pos).detach().abs() <= epsilon

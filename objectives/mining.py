@@ -1,9 +1,8 @@
-"""Mining without the cost of mining: one product of the batch, in tiles, and gradients in O(b d).
+"""Hardest-negative mining in one tiled pass over the similarity matrix, with gradients in O(b d).
 
-The hardest negatives of both directions come from one pass over the similarity matrix. Each tile of it is scanned for
-its rows and for its columns, and the tiles are merged as one merges the maxima and rescaled sums of a streaming
-softmax. The matrix is never kept: what is learnt from is three similarities a pair, and `Similarities` sends their
-gradient straight to the rows of the embeddings that they come from.
+The pass finds the hardest negatives of both directions. Each tile is scanned along its rows and its columns, and the
+tiles are merged like the maxima and rescaled sums of a streaming softmax. The matrix is never stored: the loss needs
+only three similarities per pair, and `Similarities` passes their gradient directly to the rows of the embeddings.
 """
 
 import itertools
@@ -19,28 +18,28 @@ from goalgrid.objectives.relative import Relative, relative_negatives, relative_
 from goalgrid.objectives.triplets import BatchPairs, Triplets
 
 WHOLE = {"cpu": 1024, "cuda": 8192}
-"""Batches up to this size form their similarity matrix at once."""
+"""Largest batch size for which the whole similarity matrix is formed, by device type."""
 TILE = {"cpu": 768, "cuda": 8192}
-"""Edge of the tiles of larger ones. On a CPU a tile stays in the cache while it is scanned both ways."""
+"""Edge of the tiles for larger batches. On a CPU, a tile stays in the cache while it is scanned both ways."""
 
 VECTORISED = 2**16
-"""Matrices with at least so many similarities have their maxima found by vectorised passes, on a CPU."""
+"""On a CPU, the maxima of matrices with at least this many similarities are found by vectorised passes."""
 PIECE = 256
-"""Rows of a gradient that are scaled at once."""
+"""Number of gradient rows that are scaled at a time."""
 
 
 class Hardest(NamedTuple):
-    """Each anchor's hardest negative, and its relative negatives in sum: 0 where no weight reads them."""
+    """Each anchor's hardest negative, and sums over its relative negatives (0 if no weight reads them)."""
 
     s_neg: Float[Tensor, "*a"]
     negative: Int[Tensor, "*a"]
-    """The first of a tie."""
+    """Index of the hardest negative; the first one in case of ties."""
     number: Float[Tensor, "*a"]
-    """Number of relative negatives; the hardest is none."""
+    """Number of relative negatives, without the hardest."""
     total: Float[Tensor, "*a"]
     """Sum of k(s_neg - r) over them."""
     ties: Float[Tensor, "*a"]
-    """How many of them are exactly as hard as the hardest."""
+    """Number of relative negatives exactly as hard as the hardest."""
 
     def mean(self, relative: Relative) -> Float[Tensor, "*a"]:
         return relative.mean(self.total, self.number - self.ties if relative.drop_ties else self.number)
@@ -51,12 +50,12 @@ RelativeSets = tuple[Relative, Tensor]
 
 
 def sets_of(relative: Relative | None, s_pos: Float[Tensor, " b"]) -> RelativeSets | None:
-    """Return the sets of a batch with these positives; None for a loss that reads neither m+ nor m-."""
+    """Return the relative sets of a batch with these positives; None for a loss that reads neither m+ nor m-."""
     return None if relative is None else (relative, relative.threshold(s_pos))
 
 
 def scan(sim: Float[Tensor, "a c"], sets: RelativeSets | None) -> Hardest:
-    """Find the hardest negative of each row, then of each column, with m-'s sums; -inf marks non-negatives."""
+    """Find the hardest negative of each row, then of each column, and the sums for m-; -inf marks non-negatives."""
     s_neg, index = map(torch.cat, zip(hardest(sim, 1), hardest(sim, 0), strict=True))
     nothing = torch.zeros_like(s_neg)
     if sets is None:
@@ -77,7 +76,7 @@ def hardest(sim: Float[Tensor, "a c"], dim: int) -> tuple[Float[Tensor, " n"], I
     """Return the maximum along `dim` and its first position."""
     if sim.device.type != "cpu" or sim.numel() < VECTORISED:
         return sim.max(dim)
-    # The same in passes that are vectorised, in half the time: a lead's sign is 0 at the maximum, else -1.
+    # Vectorised passes take half the time: the sign of a lead is 0 at the maximum, else -1.
     s_neg = sim.amax(dim)
     last = sim.shape[dim] - 1
     after = torch.arange(last, -1, -1, dtype=sim.dtype, device=sim.device)
@@ -86,9 +85,9 @@ def hardest(sim: Float[Tensor, "a c"], dim: int) -> tuple[Float[Tensor, " n"], I
 
 
 def merge(a: Hardest | None, b: Hardest, sets: RelativeSets | None) -> Hardest:
-    """Return what `scan` gives for the candidates of `a` followed by those of `b`.
+    """Merge two results of `scan` into the result for the candidates of `a` followed by those of `b`.
 
-    The hardest of the one side that is not the hardest of both becomes an ordinary member.
+    The less hard of the two hardest negatives becomes an ordinary member of the relative set.
     """
     if a is None:
         return b
@@ -105,14 +104,14 @@ def merge(a: Hardest | None, b: Hardest, sets: RelativeSets | None) -> Hardest:
 
 
 def _lead(s_neg: Tensor, lower: Tensor) -> Tensor:
-    """Of -inf, nothing leads: such a side has no members, and no sum that this could change."""
+    """s_neg - lower, but 0 if a value is -inf: that side has no members, so its sums are 0 anyway."""
     return (s_neg - lower).nan_to_num(nan=0.0, posinf=0.0)
 
 
 def product(image: Float[Tensor, "i d"], text: Float[Tensor, "t d"]) -> Float[Tensor, "i t"]:
-    """x y', in float32 also for half-precision embeddings and under autocast.
+    """x y', computed in float32 even for half-precision embeddings and under autocast.
 
-    Half-precision similarities tie: bfloat16 has 128 values between 0.5 and 1.
+    Half precision would produce ties: bfloat16 has only 128 values between 0.5 and 1.
     """
     if not torch.is_autocast_enabled(image.device.type):
         return full(image) @ full(text).T
@@ -121,16 +120,16 @@ def product(image: Float[Tensor, "i d"], text: Float[Tensor, "t d"]) -> Float[Te
 
 
 def full(x: Tensor) -> Tensor:
-    """Return the tensor in float32 if it has fewer bits, else as it is."""
+    """Return a half-precision tensor in float32, any other unchanged."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 Mined = tuple[Float[Tensor, " b"], Hardest]
-"""Similarities of the pairs; for (2, b) anchors, the hardest text of each image and the hardest image of each text."""
+"""Similarities of the pairs, and the hardest negatives of (2, b) anchors: texts of images, then images of texts."""
 
 
 def mine_similarity(sim: Float[Tensor, "b b"], pairs: BatchPairs, relative: Relative | None) -> Mined:
-    """Mine a matrix of scores of any range. The matrix is overwritten."""
+    """Mine a score matrix with values of any range. Overwrites the matrix."""
     s_pos = sim.diagonal().clone()
     pairs.prepare(sim)
     return s_pos, Hardest(*(part.view(2, -1) for part in scan(sim, sets_of(relative, s_pos))))
@@ -139,7 +138,7 @@ def mine_similarity(sim: Float[Tensor, "b b"], pairs: BatchPairs, relative: Rela
 def mine_embeddings(
     image: Float[Tensor, "b d"], text: Float[Tensor, "b d"], pairs: BatchPairs, relative: Relative | None
 ) -> Mined:
-    """Mine embeddings: `mine_similarity` of their product, of which a large batch has one tile at a time."""
+    """Mine embeddings like `mine_similarity` on their product; for large batches, one tile at a time."""
     if pairs.size <= WHOLE.get(image.device.type, WHOLE["cuda"]):
         return mine_similarity(product(image, text), pairs, relative)
     s_pos = torch.linalg.vecdot(full(image), full(text))
@@ -157,12 +156,12 @@ def mine_embeddings(
 
 
 def _all_of(join: Callable[[tuple[Tensor, ...]], Tensor], *parts: Hardest) -> Hardest:
-    """The anchors of all parts in one."""
+    """Join the anchors of all parts."""
     return Hardest(*map(join, zip(*parts, strict=True)))
 
 
 def triplets_of(mined: Mined, pairs: BatchPairs, relative: Relative | None) -> tuple[Triplets, Int[Tensor, "2 b"]]:
-    """Return all triplets of both directions, as constants, and the mined text and image of each pair."""
+    """Return the triplets of both directions, detached, and the indices of each pair's mined text and image."""
     s_pos, hard = mined
     false = pairs.false_negatives(hard.negative)
     s_neg, row_margin = hard.s_neg[..., None], None
@@ -179,10 +178,10 @@ def triplets_of(mined: Mined, pairs: BatchPairs, relative: Relative | None) -> t
 
 
 class Similarities(torch.autograd.Function):
-    """The mined similarities as functions of the embeddings: s_pos, and s_neg of either direction, of every pair.
+    """The mined similarities as differentiable functions of the embeddings: s_pos, and s_neg in both directions.
 
-    Their values are known from mining. The gradient of x.y is y for x and x for y: three scaled rows a pair, added
-    up where an embedding is mined more than once.
+    Their values are known from mining. The gradient of x.y is y for x and x for y: three scaled rows per pair, summed
+    if an embedding is mined more than once.
     """
 
     @staticmethod
@@ -217,7 +216,7 @@ def _add_scaled(
     rows: Float[Tensor, "t d"],
     index: Int[Tensor, " t"] | None = None,
 ) -> Float[Tensor, "m d"]:
-    """total[index] += scale rows, in place; on a CPU in pieces, as fresh memory costs more than the arithmetic."""
+    """total[index] += scale * rows, in place; in chunks on a CPU, where allocation costs more than arithmetic."""
     if len(rows) <= PIECE or rows.device.type != "cpu":
         return total.add_(scale * rows) if index is None else total.index_add_(0, index, scale * rows)
     for start in range(0, len(rows), PIECE):
@@ -238,13 +237,16 @@ def hardest_of_embeddings(
 
 
 Rescore = Callable[[Int[Tensor, " p"], Int[Tensor, " p"]], Float[Tensor, " p"]]
-"""Scores the images of these rows with the texts of these columns."""
+"""Function that scores the images of the given rows with the texts of the given columns."""
 
 
 def hardest_of_similarity(
     sim: Float[Tensor, "b b"], pairs: BatchPairs, relative: Relative | None, rescore: Rescore | None = None
 ) -> Triplets:
-    """Return the same from a matrix of scores; differentiable with respect to it, or to what `rescore` scores by."""
+    """Return each pair's triplets with its hardest negatives from a score matrix.
+
+    Differentiable with respect to the matrix or, with `rescore`, to the parameters that `rescore` uses.
+    """
     with torch.no_grad():
         mined = mine_similarity(full(sim.detach()).clone(), pairs, relative)
         triplets, (text, image) = triplets_of(mined, pairs, relative)
@@ -258,9 +260,9 @@ def hardest_of_similarity(
 def candidates(
     sim: Float[Tensor, "b b"], pairs: BatchPairs, relative: Relative | None, k: int | None
 ) -> list[Triplets]:
-    """Return each pair's triplets with its k hardest negatives, or with all (k None), direction by direction.
+    """Return each pair's triplets with its k hardest negatives (all if k is None), one result per direction.
 
-    Differentiable with respect to the scores, and dense: where every negative counts, no gradient is sparse.
+    Differentiable with respect to the scores. The gradient is dense, since all negatives may count.
     """
     negative = sim.clone()
     pairs.prepare(negative)

@@ -1,4 +1,4 @@
-"""What the trainer calls: an objective, whatever it is made of."""
+"""The objective that the trainer calls: a loss on mined triplets, or on all scores of a batch."""
 
 import copy
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from goalgrid.objectives.triplet_weights import TripletWeight
 from goalgrid.objectives.triplets import NOTHING, BatchPairs, Extra, Triplets
 
 Loss = Callable[[Triplets], Float[Tensor, "*a #k"]]
-"""Value of each triplet, or of each anchor with all its negatives."""
+"""Function that returns the loss of each triplet, or of each anchor with all its negatives."""
 
 REDUCTIONS: dict[str, Callable[[int], float]] = {
     "sum": lambda pairs: 1.0,
@@ -26,35 +26,35 @@ REDUCTIONS: dict[str, Callable[[int], float]] = {
     "average": lambda pairs: 0.5 / pairs,
     "negatives": lambda pairs: 0.5 / (pairs * (pairs - 1)),
 }
-"""Factor on the sum over pairs and both directions: 1, as GOAL and VSE++; a mean over pairs; over directions too; over
-negatives too, as CE and MMT."""
+"""Factor on the sum over pairs and both directions: 1 (GOAL, VSE++), or the factor of a mean over pairs, over pairs and
+directions, or over pairs, directions and negatives (CE, MMT)."""
 
 UserLoss = tuple[str, Callable[..., Any]]
-"""The name of a user's own loss, and its function or class."""
+"""Name of a user-defined loss, and its function or class."""
 
 UNKNOWN = torch.tensor(torch.nan)
-"""Value of a report that this call cannot know."""
+"""NaN, for values of a report that are unknown."""
 
 
 @dataclass(frozen=True)
 class GradientSurrogate:
-    """Surrogate for the loss in a cell of GOAL's matrix: T (P- s_neg - P+ s_pos) with T, P+, P- constant.
+    """Surrogate loss of a cell of GOAL's matrix: T (P- s_neg - P+ s_pos) with T, P+, P- constant.
 
-    So dl/ds_pos = -T P+ and dl/ds_neg = T P-. GOAL Eq. (3). Whatever scales the loss (AMP, accumulation, coefficients)
-    scales that gradient, and mined negatives receive theirs too. The value is no measure of progress; the report holds
-    what is: `active` is the share of T > 0.01.
+    So dl/ds_pos = -T P+ and dl/ds_neg = T P-, GOAL Eq. (3). Any factor on the loss (AMP, accumulation, coefficients)
+    also scales this gradient, and mined negatives receive gradients too. The value does not measure progress; use the
+    report instead, e.g. `active`, the share of triplets with T > 0.01.
 
     Args:
-        triplet_weight, pair_weight: with their parameters set.
+        triplet_weight, pair_weight: functions with their parameters bound.
     """
 
     triplet_weight: TripletWeight
     pair_weight: PairWeight
 
     def __call__(self, t: Triplets) -> Float[Tensor, "*a k"]:
-        """The value of each triplet."""
+        """Return the value of each triplet."""
         triplet = t.finite()
-        # Before any weight sees them: P- = s_neg would otherwise keep its graph.
+        # Detach before computing weights: P- = s_neg would otherwise keep its graph.
         constants = triplet.detach()
         w_tri = self.triplet_weight(constants)
         w_pos, w_neg = self.pair_weight(constants)
@@ -65,32 +65,31 @@ class GradientSurrogate:
 
 
 class Objective(torch.nn.Module):
-    """A loss of mined triplets, or a gradient in the form of one (`GradientSurrogate`).
+    """A loss on mined triplets, or a surrogate that defines only its gradient (`GradientSurrogate`).
 
     Args:
-        loss: gives the value of each triplet.
-        k: how many hardest negatives of an anchor make a triplet each; None: all negatives.
-        remines: whether the loss has a meaning on other negatives too.
-        relative: the relative sets, for a loss that reads m+ and m-.
-        reduction: a name in REDUCTIONS.
-        ignore_same_image: captions of the same image are no negatives; needs `image_of_text` in the call.
-        row_margin: gives, from what else is known of the pairs, what is added to each image's scores before mining;
-            None: nothing.
-        user_loss: of a user's own loss, its name and the function or class, for the check of what it returns.
+        loss: returns the value of each triplet.
+        k: number of hardest negatives per anchor, one triplet each; None: all negatives.
+        remines: whether the loss is also defined on other negatives than its own.
+        relative: definition of the relative sets, for losses that read m+ and m-.
+        reduction: a key of REDUCTIONS.
+        ignore_same_image: do not use captions of the same image as negatives; needs `image_of_text` in the call.
+        row_margin: computes from `extra` the margin to add to each image's scores before mining; None: no margin.
+        user_loss: name and function or class of a user-defined loss, whose return value is checked.
     """
 
     report: dict[str, Tensor]
-    """Diagnostics of the last batch: detached scalars on its device, means of both directions.
+    """Diagnostics of the last batch: detached scalars on its device, averaged over both directions.
 
     `s_pos`, `s_neg` (hardest), `delta_s` = |s_neg - s_pos| (SelHN Eq. 10), `active` (share of triplets with a weight
-    over 0.01, or a loss over 1e-4), `false_negatives` (share of mined negatives that are of the anchor's own image;
-    nan without image_of_text), and after backward `grad_image`, `grad_text`: norms of the gradient of the embeddings,
-    with whatever scales the loss (nan from a similarity matrix). ADOPT adds `k`; `shn`, `sct`
-    and `selhn` add `branch`, the share of anchors on the branch that makes them other than Triplet-HN.
+    above 0.01, or a loss above 1e-4), `false_negatives` (share of mined negatives that belong to the anchor's own
+    image; NaN without image_of_text), and after backward `grad_image`, `grad_text`: gradient norms of the embeddings,
+    including any factor on the loss (NaN for a similarity matrix). ADOPT adds `k`; `shn`, `sct` and `selhn` add
+    `branch`, the share of anchors for which they differ from Triplet-HN.
     """
 
     built_of: str
-    """Its name and parameters, for a reader; empty unless `goalgrid.objectives.build` made it."""
+    """Name and parameters, as text; empty unless it was built by `goalgrid.objectives.build`."""
 
     def __init__(
         self,
@@ -123,19 +122,19 @@ class Objective(torch.nn.Module):
         *,
         extra: Extra = NOTHING,
     ) -> Float[Tensor, ""]:
-        """Return the loss of unit vectors, of which row k of both is pair k.
+        """Return the loss of unit vectors; row k of `image` and row k of `text` are pair k.
 
         Args:
-            image_of_text: which image of the data set each pair has; read by `ignore_same_image` and the diagnostics.
-            extra: what else the loss reads of the pairs, as `Triplets.extra`.
+            image_of_text: index of each pair's image in the data set; used by `ignore_same_image` and the diagnostics.
+            extra: additional inputs of the loss for each pair, as in `Triplets.extra`.
 
         Raises:
-            ValueError: the batch has no negatives or no pairs, or `image_of_text` is of others or missing where needed.
-            WrongReturn: a user's own loss returns no values of its triplets or anchors, or none that learn.
+            ValueError: the batch has no negatives or no pairs, or `image_of_text` is missing or has a wrong length.
+            WrongReturn: a user-defined loss returns values of a wrong shape, or without a gradient.
         """
         if image.ndim != 2 or image.shape != text.shape:
             shapes = f"{tuple(image.shape)} and {tuple(text.shape)}"
-            raise ValueError(f"embeddings {shapes} are no pairs: both must be (pairs, dimensions), in one order")
+            raise ValueError(f"embeddings {shapes} are not pairs: both must be (pairs, dimensions), in the same order")
         pairs = self._pairs(len(text), image_of_text, extra)
         report = self._new_report()
         if self.learns_from_few:
@@ -154,13 +153,13 @@ class Objective(torch.nn.Module):
         extra: Extra = NOTHING,
         rescore: mining.Rescore | None = None,
     ) -> Float[Tensor, ""]:
-        """Return the loss of a matrix of scores, images by texts, of any range: for cross-attention scorers.
+        """Return the loss of a score matrix, images by texts, with values of any range; for cross-attention scorers.
 
         Args:
-            rescore: scores pairs again; for an objective that `learns_from_few`, the matrix then needs no graph.
+            rescore: recomputes scores of pairs; if the objective `learns_from_few`, `sim` then needs no graph.
         """
         if sim.ndim != 2 or sim.shape[0] != sim.shape[1]:
-            raise ValueError(f"scores {tuple(sim.shape)} are of no pairs: they must be (pairs, pairs), images by texts")
+            raise ValueError(f"scores {tuple(sim.shape)} are not square: they must be (pairs, pairs), images by texts")
         pairs = self._pairs(len(sim), image_of_text, extra)
         self._new_report()
         if self.learns_from_few:
@@ -169,13 +168,13 @@ class Objective(torch.nn.Module):
 
     @property
     def learns_from_few(self) -> bool:
-        """Whether only the positive and the two hardest negatives of each pair get a gradient."""
+        """Return whether only the positive and the two hardest negatives of each pair get a gradient."""
         return self.k == 1
 
     def with_all_negatives(self) -> "Objective":
-        """Return the same objective on all negatives; itself, if its equation leaves no choice.
+        """Return this objective on all negatives; itself if its equation fixes the negatives.
 
-        A trainer warms up with it, as VSE-infinity does in epoch 0.
+        Used for warm-up, as in epoch 0 of VSE-infinity.
         """
         if not self.remines:
             return self
@@ -202,14 +201,14 @@ class Objective(torch.nn.Module):
         return total if factor == 1.0 else total * factor
 
     def _called(self, loss: Callable[..., Any], of: Triplets | Tensor) -> Any:
-        """What the loss gives; a user's own changes no setting of torch for others."""
+        """Call the loss; undo changes of torch's global settings by a user-defined loss."""
         if self.user_loss is None:
             return loss(of)
         with contained(self.user_loss[1]):
             return loss(of)
 
     def _check(self, values: list[Any], of: str, expected: tuple[tuple[int, ...], ...], *, learns: bool) -> None:
-        """Check what a user's own loss returned, as `check_shape` and, where scores learn, `check_gradient` do."""
+        """Check the values of a user-defined loss by `check_shape` and, if the scores learn, `check_gradient`."""
         if self.user_loss is None:
             return
         name, equation = self.user_loss
@@ -230,9 +229,9 @@ class Objective(torch.nn.Module):
 
 
 class ScoresObjective(Objective):
-    """A user's own loss of the whole matrix of scores, called once a batch: its value is the loss of the batch.
+    """A user-defined loss on the whole score matrix, called once per batch; it returns the loss of the batch.
 
-    The scores are (b, b), images by texts, pair k at (k, k). Its report has no share of active triplets.
+    The scores are (b, b), images by texts, with pair k at (k, k). The report lacks the share of active triplets.
     """
 
     def __init__(self, loss: Callable[[Float[Tensor, "b b"]], Float[Tensor, ""]], user_loss: UserLoss) -> None:
@@ -250,13 +249,13 @@ class ScoresObjective(Objective):
 
 
 def diagnostics(t: Triplets, value: Float[Tensor, "*a #k"]) -> dict[str, Tensor]:
-    """Compute the values of `Objective.report` that the surrogate cannot show."""
+    """Compute the values of `Objective.report` from the similarities, since a surrogate's value shows no progress."""
     s_pos, hardest = t.s_pos.detach(), t.hardest.detach()
     known = None if t.always else hardest > -torch.inf
     notes = dict(t.notes)
 
     def share(holds: Tensor | None) -> Tensor:
-        """Of the triplets, or of the anchors."""
+        """Return the share of triplets, or of anchors, for which `holds` is true."""
         if holds is None:
             return UNKNOWN
         return _mean(holds.to(s_pos.dtype), None if t.always or holds.shape != t.s_neg.shape else t.exists)
@@ -276,7 +275,7 @@ def _mean(values: Tensor, known: Tensor | None) -> Tensor:
 
 
 def _watch(similarities: Tensor, report: dict[str, Tensor]) -> None:
-    """Have backward report the norms of the gradients of images and texts, of which these were computed."""
+    """Register a hook that reports the gradient norms of the image and text embeddings."""
 
     def note(gradients: tuple[Tensor | None, ...], _: object) -> None:
         for key, gradient in zip(("grad_image", "grad_text"), gradients, strict=False):

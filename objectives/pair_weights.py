@@ -1,7 +1,7 @@
-"""Pair weights P+, P-: how hard a pair is pulled or pushed. Rows of GOAL's matrix.
+"""Pair weights P+, P-: how strongly a pair is pulled or pushed. Rows of GOAL's matrix.
 
-The two -ms rows also look at relative similarities, the means m+ and m-: how the pair compares to the other
-positives of the batch (for P+) and among the anchor's other negatives (for P-). See `objectives.relative`.
+The two -ms rows also use relative similarities, the means m+ and m-: they compare the pair with the other positives of
+the batch (for P+) and with the anchor's other negatives (for P-). See `objectives.relative`.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ from goalgrid.objectives.triplets import Triplets
 EPS = Parameter(0.1, "slack of the relative sets, in similarity")
 SETS = Parameter(
     "paper",
-    "which pairs the relative sets hold: 'paper' beyond the threshold; 'released' also at it, and exact ties "
-    "do not count in the mean of lin-ms",
+    "members of the relative sets: 'paper' excludes similarities equal to the threshold; 'released' includes them, "
+    "and ignores exact ties in the mean of lin-ms",
     released="released",
     choices=("paper", "released"),
 )
@@ -37,8 +37,8 @@ def constant(t: Triplets) -> PairWeights:
 def linear(t: Triplets) -> PairWeights:
     """P+ = 1 - s_pos, P- = s_neg.
 
-    Circle loss's self-paced weights. A negative similarity gives a negative P-, which pulls; as published, it is not
-    clamped.
+    Circle loss's self-paced weights. A negative similarity gives a negative P-, which pulls; it is not clamped, as
+    published.
     """
     return 1 - t.s_pos, t.s_neg
 
@@ -47,7 +47,7 @@ def linear(t: Triplets) -> PairWeights:
 def sigmoid(t: Triplets, *, alpha: float, beta: float, lam: float) -> PairWeights:
     """P+ = sigmoid(-alpha (s_pos - lam)), P- = sigmoid(beta (s_neg - lam)).
 
-    Binomial deviance's weights. P+ is nearly flat while P- is close to a switch at lam. GOAL Eq. (11).
+    Binomial deviance's weights. P+ is nearly flat, P- almost a step at lam. GOAL Eq. (11).
     """
     return torch.sigmoid(-alpha * (t.s_pos - lam)), torch.sigmoid(beta * (t.s_neg - lam))
 
@@ -63,7 +63,7 @@ def sigmoid(t: Triplets, *, alpha: float, beta: float, lam: float) -> PairWeight
 def linear_ms(t: Triplets) -> PairWeights:
     """P+ = (1 - m+)(1 - s_pos), P- = (1 + m-) s_neg.
 
-    m is the mean lead over the relative set. GOAL's parameter-free form of the Multi-Similarity weights. GOAL Eq. (13).
+    m is the mean lead over the relative set. GOAL's parameter-free version of the Multi-Similarity weights, Eq. (13).
     """
     assert t.m_pos is not None
     assert t.m_neg is not None
@@ -84,9 +84,9 @@ def linear_ms(t: Triplets) -> PairWeights:
 def sigmoid_ms(t: Triplets, *, alpha: float, beta: float, lam: float) -> PairWeights:
     """P+ = 1 / (m+ + exp(alpha (s_pos - lam))), P- = 1 / (m- + exp(-beta (s_neg - lam))).
 
-    Multi-Similarity's weights. m = 1 gives the sigmoid weights back, and an m- <= 1, as hardest mining has, only raises
-    P-; the released code has m = 0 for an empty set, an unbounded exponential. (The paper's prose on m- > 1 has it the
-    wrong way round; its formula is right.) GOAL Eq. (12).
+    Multi-Similarity's weights, GOAL Eq. (12). m = 1 gives the sigmoid weights. m- <= 1, as in hardest mining, only
+    raises P-. The released code has m = 0 for an empty set, i.e. an unbounded exponential. (The paper's text on m- > 1
+    is reversed; its formula is right.)
     """
     assert t.m_pos is not None
     assert t.m_neg is not None
@@ -101,10 +101,10 @@ PAIR_WEIGHTS: dict[str, PairWeight] = equations(__name__, "pair weight")
 RELATIVE: dict[str, Callable[..., Relative]] = {
     one.name: one.entry.relative for one in registered[__name__] if one.entry.relative
 }
-"""Relative sets whose means are m+ and m-, for the pair weights that read them."""
+"""Builders of the relative sets, whose means are m+ and m-, by the pair weight that reads them."""
 
 
 def as_published(name: str) -> PairWeight:
-    """Return a pair weight with its paper's parameters, for losses that weight pairs by it."""
+    """Return a pair weight with the parameters of its paper, for losses that use it."""
     (parameters,) = (one.entry.own for one in registered[__name__] if one.name == name)
     return partial(PAIR_WEIGHTS[name], **{key: parameter.default for key, parameter in parameters.items()})

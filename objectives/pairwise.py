@@ -1,4 +1,4 @@
-"""Losses of single pairs: metric learning's own forms of what GOAL's pair weights were taken from."""
+"""Pairwise losses: the original losses of metric learning from which GOAL took its pair weights."""
 
 import torch
 from jaxtyping import Float
@@ -17,7 +17,7 @@ from goalgrid.objectives.triplets import Triplets
 def binomial(t: Triplets, *, alpha: float, beta: float, lam: float) -> Float[Tensor, "*a 1"]:
     """1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta mean of log(1 + exp(beta (s_neg - lam))).
 
-    Binomial deviance. On the hardest negative its gradient is that of sig_con without a margin. GOAL Eq. (11).
+    Binomial deviance. On the hardest negative, its gradient equals that of sig_con without a margin. GOAL Eq. (11).
     """
     pull = softplus(-alpha * (t.s_pos - lam)) / alpha
     push = softplus(beta * (t.s_neg - lam)).sum(-1, keepdim=True) / beta
@@ -32,15 +32,16 @@ def binomial(t: Triplets, *, alpha: float, beta: float, lam: float) -> Float[Ten
     reductions=("mean", "mean"),
     alpha=Parameter(2.0, "steepness over s_pos"),
     beta=Parameter(50.0, "steepness over s_neg", released=40.0),
-    lam=Parameter(1.0, "similarity around which pairs are weighed", released=0.5),
+    lam=Parameter(1.0, "similarity at which the pair weights are centred", released=0.5),
     eps=Parameter(0.1, "slack of the miner, in similarity"),
 )
 def multi_similarity(t: Triplets, *, alpha: float, beta: float, lam: float, eps: float) -> Float[Tensor, "*a 1"]:
     """1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta log(1 + sum of exp(beta (s_neg - lam))).
 
-    Of the mined pairs. With its own miner, which sees one anchor at a time: negatives above s_pos - eps, and the
-    positive if it is below the hardest negative + eps; with one positive, neither set is empty without the other.
-    (GOAL's -ms weights are taken from this loss, with sets over the batch and means for sums: `objectives.relative`.)
+    The sum is over mined pairs. The miner treats each anchor separately: it selects negatives above s_pos - eps, and
+    the positive if it is below the hardest negative + eps. With one positive, both sets are empty or neither is.
+    (GOAL's -ms weights derive from this loss, with sets over the batch and means instead of sums:
+    `objectives.relative`.)
     """
     s_neg, s_pos = t.s_neg.detach(), t.s_pos.detach()
     mined = s_neg + eps > s_pos
@@ -57,7 +58,7 @@ def multi_similarity(t: Triplets, *, alpha: float, beta: float, lam: float, eps:
     known_as="Circle loss",
     reductions=("mean", "average"),
     gamma=Parameter(80.0, "scale"),
-    margin=Parameter(0.4, "relaxation: optimum at s_pos = 1 + margin, s_neg = -margin"),
+    margin=Parameter(0.4, "relaxation margin: optimum at s_pos = 1 + margin, s_neg = -margin"),
 )
 def circle(t: Triplets, *, gamma: float, margin: float) -> Float[Tensor, "*a 1"]:
     """log(1 + sum of exp(gamma (a_neg (s_neg - margin) - a_pos (s_pos - 1 + margin)))).
@@ -78,14 +79,14 @@ def circle(t: Triplets, *, gamma: float, margin: float) -> Float[Tensor, "*a 1"]
     source="SigLIP Eq. (1)",
     known_as="SigLIP, pairwise sigmoid",
     reductions=("average", "average"),
-    tau=Parameter(10.0, "inverse temperature; learnt from this value on"),
-    bias=Parameter(-10.0, "added to the scaled similarities; learnt from this value on"),
+    tau=Parameter(10.0, "initial value of the learnt inverse temperature"),
+    bias=Parameter(-10.0, "initial value of the learnt bias on the scaled similarities"),
 )
 class PairwiseSigmoid(nn.Module):
-    """log(1 + exp(-tau s_pos - bias)) + sum of log(1 + exp(tau s_neg + bias)), tau and bias learnt.
+    """log(1 + exp(-tau s_pos - bias)) + sum of log(1 + exp(tau s_neg + bias)), with learnt tau and bias.
 
-    SigLIP's loss (Zhai et al. 2023, Eq. 1): each pair of the batch is classified by itself. Both directions hold every
-    pair, so the mean over both is the published loss. tau is learnt by its logarithm, as there.
+    SigLIP's loss (Zhai et al. 2023, Eq. 1): each pair of the batch is classified independently. Both directions contain
+    every pair, so the mean over both is the published loss. As published, the logarithm of tau is the parameter.
     """
 
     def __init__(self, *, tau: float, bias: float) -> None:

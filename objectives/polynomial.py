@@ -23,15 +23,15 @@ from goalgrid.objectives.triplets import Triplets
     b1=Parameter(-0.4, "linear coefficient for s_neg"),
     b2=Parameter(0.9, "quadratic coefficient for s_neg"),
     margin=Parameter(0.2, "only triplets with s_neg + margin > s_pos count", only_with=("hinges", "two")),
-    hinges=Parameter("one", "one on the sum, or two on its parts", released="two", choices=("one", "two")),
+    hinges=Parameter("one", "a hinge on the sum, or one on each polynomial", released="two", choices=("one", "two")),
 )
 def self_similarity(
     t: Triplets, *, a0: float, a1: float, a2: float, b0: float, b1: float, b2: float, margin: float, hinges: str
 ) -> Float[Tensor, "*a k"]:
     """[a0 + a1 s_pos + a2 s_pos^2 + b0 + b1 s_neg + b2 s_neg^2]+.
 
-    The loss SSP. The released code has a hinge on each of the two polynomials, and only on triplets with s_neg + margin
-    > s_pos.
+    The loss SSP. The released code applies a hinge to each of the two polynomials, and only counts triplets with
+    s_neg + margin > s_pos.
     """
     triplet = t.finite()
     pull = a0 + a1 * triplet.s_pos + a2 * triplet.s_pos.square()
@@ -50,10 +50,10 @@ def self_similarity(
     margin=MARGIN,
 )
 def relative_similarity(t: Triplets, *, c0: float, c1: float, c2: float, margin: float) -> Float[Tensor, "*a k"]:
-    """[(c0 + c1 r + c2 r^2) r + margin]+ with r = s_neg - s_pos and the polynomial constant.
+    """[(c0 + c1 r + c2 r^2) r + margin]+ with r = s_neg - s_pos; the polynomial gets no gradient.
 
-    The loss RSP. Unified Eq. (25). The Unified paper does not restate the coefficients; these make a triplet count by
-    as much as its negative leads.
+    The loss RSP, Unified Eq. (25). The Unified paper does not give the coefficients; with these defaults, the
+    weight is 1 + r.
     """
     triplet = t.finite()
     r = triplet.s_neg - triplet.s_pos

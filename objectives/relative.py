@@ -1,8 +1,9 @@
-"""Relative similarity: how a pair compares to the other pairs of the batch. GOAL §3.3, the sets P and N.
+"""Relative similarity: how a pair compares with the other pairs of the batch. GOAL §3.3, the sets P and N.
 
-m is a mean of k(s - r) over the members r of a set: k is the lead itself for lin-ms, an exponential of it for sig-ms.
-No b x b matrix of differences is formed: positives are a head of the sorted ones, so prefix sums serve; negatives are
-above a number that is known before the similarities are, so their sum is collected while the matrix streams by.
+m is the mean of k(s - r) over the members r of a set. s - r is called the lead; k is the identity for lin-ms and an
+exponential for sig-ms. No b x b matrix of differences is formed: the relative positives are the first of the sorted
+positives, so prefix sums suffice; the threshold of the relative negatives is known in advance, so their sums are
+accumulated in one pass over the similarities.
 """
 
 import math
@@ -17,7 +18,7 @@ LOG2_E = math.log2(math.e)
 
 @dataclass(frozen=True)
 class Lead:
-    """k(s - r) = s - r, and how sums of it are formed without every pair (s, r). GOAL Eq. (13)."""
+    """k(s - r) = s - r, with sums that avoid forming every pair (s, r). GOAL Eq. (13)."""
 
     of_nothing = 0.0
     """k(0)."""
@@ -27,21 +28,21 @@ class Lead:
         return lead
 
     def shift(self, total: Tensor, count: Tensor, delta: Tensor) -> Tensor:
-        """Sum of k(s + delta - r) from that of k(s - r)."""
+        """Compute the sum of k(s + delta - r) from `total`, the sum of k(s - r)."""
         return total + count * delta
 
     def total(self, over: Tensor, member: Tensor, count: Tensor, top: Tensor, index: Tensor) -> Tensor:
-        """Sum k(top - r) over the members of each row, then of each column, without the member at `index`, its top.
+        """Sum k(top - r) over the members of each row, then of each column, except the member at `index`, the top.
 
-        All are given as what they are over the threshold, which is 0 where they are under it.
+        All similarities are given relative to the threshold, and as 0 if they are below it.
         """
-        # The top itself leads by 0, and what is over the threshold needs no mask.
+        # The lead of the top over itself is 0, and `over` is already 0 below the threshold, so no mask is needed.
         return count * top - torch.cat([over.sum(1), over.sum(0)])
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """k(s - r) = exp(rate (s - r)), with the methods of Lead. GOAL Eq. (12): rate alpha over P and -beta over N."""
+    """k(s - r) = exp(rate (s - r)); methods as in Lead. GOAL Eq. (12): the rate is alpha for P and -beta for N."""
 
     rate: float
     of_nothing = 1.0
@@ -53,7 +54,7 @@ class Ratio:
         return total * torch.exp(self.rate * delta)
 
     def total(self, over: Tensor, member: Tensor, count: Tensor, top: Tensor, index: Tensor) -> Tensor:
-        # Against its own top nothing overflows; the top is struck out rather than subtracted, which would cancel.
+        # Relative to the top nothing overflows; the top is zeroed, since subtracting it would cancel digits.
         bits = -self.rate * LOG2_E  # exp2 takes half the time of exp
         sums = []
         for dim, negated, at in zip((1, 0), (top * -bits).split(over.shape), index.split(over.shape), strict=True):
@@ -67,7 +68,7 @@ Kernel = Lead | Ratio
 
 @dataclass(frozen=True)
 class Relative:
-    """The relative sets and what is averaged over them."""
+    """Definition of the relative sets, and the kernels that are averaged over them."""
 
     pos: Kernel
     neg: Kernel
@@ -78,12 +79,12 @@ class Relative:
     closed: bool
     """Whether a similarity exactly at the threshold is a member."""
     drop_ties: bool
-    """Whether members without any lead do not count in the mean."""
+    """Whether the mean ignores members with a lead of 0."""
 
     def threshold(self, s_pos: Float[Tensor, " t"]) -> Float[Tensor, ""]:
-        """Smallest positive of the batch - eps: what a relative negative is above.
+        """Return the threshold of relative negatives: smallest positive of the batch - eps.
 
-        One scalar for all anchors, as the positives of the other pairs belong to the minimum.
+        It is one scalar for all anchors, since the minimum is over the positives of all pairs.
         """
         return s_pos.min() - self.eps
 
@@ -91,10 +92,10 @@ class Relative:
         return value >= threshold if self.closed else value > threshold
 
     def members(self, sim: Float[Tensor, "*n"], threshold: Tensor, over: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-        """Return the set N as zeros and ones, which are several times faster to form and to sum than booleans.
+        """Return the set N as a mask of zeros and ones, several times faster to compute and to sum than booleans.
 
         Args:
-            over: what the similarities are over the threshold, 0 where they are under it.
+            over: similarity - threshold, or 0 if the similarity is below the threshold.
         """
         return 1 - (threshold - sim).relu_().sign_() if self.closed else over.sign()
 
@@ -107,9 +108,10 @@ def relative_positives(
 ) -> Float[Tensor, "*a t"]:
     """m+ = mean of k(s_pos - r) over P, the other pairs' positives r < s_neg + eps. GOAL Eq. (12), (13).
 
-    P is a head of the sorted positives, so its sum is a prefix sum. The anchor itself is subtracted from the smallest
-    positive, whose exponential is the largest, and not from the sum: for the smallest positive this leaves exactly 0,
-    and the others do not vanish next to it. In float64, since they may be smaller by exp(2 alpha).
+    P consists of the first of the sorted positives, so its sum is a prefix sum. The anchor's own term is subtracted
+    from the term of the smallest positive, which is the largest exponential, and not from the sum: for the smallest
+    positive this gives exactly 0, and the other terms keep their digits. Computed in float64, since terms may differ by
+    a factor of exp(2 alpha).
     """
     positive, threshold = s_pos.double().contiguous(), (s_neg + relative.eps).double().contiguous()
     ascending = positive.sort().values
@@ -132,8 +134,8 @@ def relative_negatives(
 ) -> Float[Tensor, "a k"]:
     """m- = mean of k(s_neg - r) over N, the anchor's other negatives r > smallest positive - eps.
 
-    For any mined negatives, each with the set of all others; `mining.scan` does it for the hardest alone, in one
-    pass. GOAL Eq. (12), (13).
+    GOAL Eq. (12), (13). Works for any mined negatives, each compared with all others; `mining.scan` computes it in one
+    pass for the hardest only.
     """
     top, index = candidates.max(1, keepdim=True)
     top = top.nan_to_num(neginf=0.0)
@@ -142,18 +144,18 @@ def relative_negatives(
     itself = relative.above(s_neg, threshold)
     mined = s_neg.where(itself, top)
     count = member.sum(1, keepdim=True) - itself.long()
-    # Subtracted from the top's own term, not from the sum: if the top is mined, the others do not vanish next to it.
+    # Subtract from the term of the top, not from the sum: if the top is mined, the other terms keep their digits.
     difference = of_top.gather(1, index) - relative.neg.of(top - mined).where(itself, 0.0)
     total = of_top.scatter(1, index, 0.0).sum(1, keepdim=True) + difference
     lead = relative.neg.shift(total, count, s_neg.nan_to_num(neginf=0.0) - top)
     if relative.drop_ties:
-        # As released: only what the mined negative is above counts, so a member beyond it leads by nothing either.
+        # As in the released code, only members below the mined negative count; a member above it has no lead.
         lead, count = _strict_leads(s_neg, candidates, member)
     return relative.mean(lead, count)
 
 
 def _strict_leads(s_neg: Tensor, candidates: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum and number of the positive leads over the members. a x k x c: for small batches."""
+    """Return sum and number of the positive leads over the members. Forms a x k x c values: for small batches only."""
     lead = s_neg[:, :, None] - candidates[:, None, :]
     counts = member[:, None, :] & (lead > 0)
     return lead.where(counts, 0.0).sum(2), counts.sum(2)

@@ -1,4 +1,4 @@
-"""What a batch offers to a weight or a loss: its pairs, every anchor's positive, and its mined negatives."""
+"""Inputs of weights and losses: the pairs of a batch, the positive of each anchor, and its mined negatives."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,36 +17,36 @@ class BatchPairs:
     """A batch of pairs: text k belongs to image k.
 
     Raises:
-        ValueError: there is no negative in the batch, or `image_of_text` is of others or missing where needed.
+        ValueError: the batch has no negatives, or `image_of_text` is missing or has a wrong length.
     """
 
     size: int
     image_of_text: Int[Tensor, " b"] | None = None
-    """Which image of the data set each pair has: two pairs may have the same image. None if unknown."""
+    """Index of each pair's image in the data set; pairs may share an image. None if unknown."""
     masked: bool = False
-    """Whether texts of the same image are no negatives, beyond the pair itself."""
+    """Whether all texts of the anchor's image are excluded from the negatives, not only the positive."""
     row_margin: Float[Tensor, " b"] | None = None
-    """Margin added to each row of scores, an image's, before negatives are mined; None: nothing."""
+    """Margin added to each image's row of scores before mining; None: no margin."""
 
     def __post_init__(self) -> None:
         if self.size < 2:
-            raise ValueError(f"a batch of {self.size} has no negatives; the smallest has 2 pairs")
+            raise ValueError(f"a batch of {self.size} has no negatives; it needs at least 2 pairs")
         if self.masked and self.image_of_text is None:
-            raise ValueError("ignore_same_image needs image_of_text: which image each caption belongs to")
+            raise ValueError("ignore_same_image needs image_of_text, the index of each caption's image")
         if self.image_of_text is not None and self.image_of_text.shape != (self.size,):
-            raise ValueError(f"image_of_text must have one image for each of the {self.size} pairs")
+            raise ValueError(f"image_of_text must have one index for each of the {self.size} pairs")
 
     def of_same_image(self, rows: slice = slice(None), columns: slice = slice(None)) -> Bool[Tensor, "r c"] | None:
-        """Return which of these rows and columns belong to the same image; None if unknown."""
+        """Return a mask of the pairs (row, column) that share an image; None if unknown."""
         if self.image_of_text is None:
             return None
         return self.image_of_text[rows, None] == self.image_of_text[columns]
 
     def prepare(self, sim: Float[Tensor, "r c"], row: int = 0, column: int = 0) -> None:
-        """Make a tile of similarities that starts at row, column what is mined, in place.
+        """Prepare a tile of similarities that starts at (row, column) for mining, in place.
 
-        Each row gets its margin, and every pair that is no negative becomes -inf. Not -1: cross-attention scores leave
-        [-1, 1], and the positive must never be mined.
+        Add each row's margin, and set every pair that is not a negative to -inf. (-1 would not do: cross-attention
+        scores can be below -1, and the positive must never be mined.)
         """
         if self.row_margin is not None:
             sim += self.row_margin[row : row + len(sim), None]
@@ -57,7 +57,7 @@ class BatchPairs:
             sim.diagonal(row - column).fill_(-torch.inf)
 
     def false_negatives(self, mined: Int[Tensor, "2 b"]) -> Bool[Tensor, "2 b 1"] | None:
-        """Return which mined negatives are captions of the anchor's own image; None if unknown."""
+        """Return a mask of the mined negatives that belong to the anchor's own image; None if unknown."""
         if self.image_of_text is None:
             return None
         return (self.image_of_text[mined] == self.image_of_text)[..., None]
@@ -65,29 +65,29 @@ class BatchPairs:
 
 @dataclass(frozen=True)
 class Triplets:
-    """Anchors with the similarities of their positive and of their k mined negatives.
+    """Anchors with the similarities of their positive and their k mined negatives.
 
-    With one mined negative (k = 1, as published) one object has both directions: a = (2, t), image-to-text first, and
-    whatever is written for one anchor holds for both directions. With more, each direction is a Triplets of its own.
+    With one mined negative (k = 1, as published), one object holds both directions: a = (2, t), image-to-text first, so
+    code written for one anchor works for both. With more negatives, each direction is a separate Triplets.
     """
 
     s_pos: Float[Tensor, "*#a 1"]
     s_neg: Float[Tensor, "*a k"]
-    """-inf where there is no such negative."""
+    """-inf if an anchor has fewer negatives."""
     m_pos: Float[Tensor, "*a 1"] | None = None
-    """Mean over the relative positives; of the -ms pair weights only."""
+    """Mean over the relative positives; only for the -ms pair weights."""
     m_neg: Float[Tensor, "*a k"] | None = None
-    """Mean over the relative negatives; of the -ms pair weights only."""
+    """Mean over the relative negatives; only for the -ms pair weights."""
     row_margin: Float[Tensor, "*a k"] | None = None
-    """Margin added to each similarity with a negative while it was mined; None: nothing."""
+    """Margin added to each negative's similarity during mining; None: no margin."""
     extra: Extra = field(default_factory=dict)
-    """Further values of each anchor's pair, by name; training methods fill it."""
+    """Additional values of each anchor's pair, by name; set by training methods."""
     false_negative: Bool[Tensor, "*#a #k"] | None = None
-    """Whether the negative is a caption of the anchor's own image; None if unknown."""
+    """Whether the negative belongs to the anchor's own image; None if unknown."""
     always: bool = True
-    """Whether every anchor surely has its k negatives, so that none is -inf."""
+    """Whether every anchor is known to have k negatives, so that no s_neg is -inf."""
     notes: dict[str, Tensor] = field(default_factory=dict)
-    """Values that the loss adds to the report that every objective gives."""
+    """Values that the loss adds to the report of the objective."""
 
     @property
     def exists(self) -> Bool[Tensor, "*a k"]:
@@ -95,11 +95,11 @@ class Triplets:
 
     @property
     def hardest(self) -> Float[Tensor, "*a 1"]:
-        """Similarity with the hardest of the mined negatives."""
+        """Return the similarity with the hardest mined negative."""
         return self.s_neg if self.s_neg.shape[-1] == 1 else self.s_neg.amax(-1, keepdim=True)
 
     def detach(self) -> "Triplets":
-        """Return the same values as constants, from which weights are computed."""
+        """Return the same values without gradient, to compute weights from."""
         return replace(self, s_pos=self.s_pos.detach(), s_neg=self.s_neg.detach())
 
     def finite(self) -> "Triplets":

@@ -221,9 +221,9 @@ def test_second_derivatives_exist(name: str) -> None:
 @every(
     ("shapes", "context", "message"),
     [
-        (((1, 4), (1, 4)), None, "batch of 1 has no negatives; the smallest has 2 pairs"),
-        (((2, 4), (3, 4)), None, r"embeddings \(2, 4\) and \(3, 4\) are no pairs"),
-        (((3, 4), (3, 4)), torch.zeros(2).long(), "image_of_text must have one image for each of the 3"),
+        (((1, 4), (1, 4)), None, "batch of 1 has no negatives; it needs at least 2 pairs"),
+        (((2, 4), (3, 4)), None, r"embeddings \(2, 4\) and \(3, 4\) are not pairs"),
+        (((3, 4), (3, 4)), torch.zeros(2).long(), "image_of_text must have one index for each of the 3"),
     ],
 )
 def test_a_batch_without_negatives_or_pairs_is_refused(shapes: tuple, context: Tensor | None, message: str) -> None:
@@ -232,7 +232,7 @@ def test_a_batch_without_negatives_or_pairs_is_refused(shapes: tuple, context: T
 
 
 def test_scores_of_no_pairs_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"scores \(2, 3\) are of no pairs"):
+    with pytest.raises(ValueError, match=r"scores \(2, 3\) are not square"):
         build("con_con").from_similarity(torch.zeros(2, 3))
 
 
