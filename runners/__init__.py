@@ -1,4 +1,4 @@
-"""How trials run: training, the life of a trial, launches, GPUs, the live view and trackers, checks.
+"""Running trials: training, trial lifecycle, launches, GPUs, live view and trackers, self-tests.
 
-selftest, launch, watching, gpu, trial, training: each imports only folders that are behind it here.
+Import order: selftest, launch, watching, gpu, trial, training. Each imports only folders listed after it.
 """

@@ -1,1 +1,1 @@
-"""How much of a GPU a trial needs: the memory probe, and the share that follows from it."""
+"""GPU needs of trials: the memory probe, and the GPU share computed from it."""

@@ -1,4 +1,4 @@
-"""Models without trained weights: networks by the architecture of the weights that recipes name, and their sizes."""
+"""Architectures of the pretrained weights that recipes name, to build models and compute sizes without the weights."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -19,18 +19,21 @@ from goalgrid.retrieval.encoders.vision import Vision
 from goalgrid.retrieval.model import DualEncoder, class_of
 from goalgrid.runners.training import recomputation
 
-_SIZE_LATER = "The record of a trial has the number of its weights: goalgrid table GRID --metric parameters."
+_SIZE_LATER = "The records of trials contain the number of weights: goalgrid table GRID --metric parameters."
 
 REGIONS, VECTOR = (36, 2048), (2048,)
-"""Shapes of an image whose features are not on this machine: BUTD regions, or a single vector."""
+"""Assumed shapes of image features that are not on this machine: BUTD regions, or a single vector."""
 WORDS = {"coco": 11_353, "flickr30k": 8_481}
-"""Sizes of the published vocabularies. SCAN."""
+"""Sizes of SCAN's published vocabularies."""
 ARCHITECTURES = catalog.toml("goalgrid.runners.gpu", "architectures")
-"""Of the weights that recipes name, by `transformers`' names, so that no weights need to be here."""
+"""Architectures, in terms of `transformers`, of the weights that recipes name; so the weights need not be here."""
 
 
-def from_architecture(part: Any, places: Places, hint: str = "Or say where they lie: --weights NAME=DIR.") -> Any:
-    """Its settings with random weights of the same architecture, unless its weights are here; UserError: unknown."""
+def from_architecture(part: Any, places: Places, hint: str = "Or give their folder: --weights NAME=DIR.") -> Any:
+    """Replace missing weights in an encoder's settings by random ones of the same architecture.
+
+    Raises UserError if the architecture is unknown.
+    """
     if not isinstance(part, Pretrained) or part.weights == RANDOM or part.weights in places:
         return part
     check_known("architecture of weights", part.weights, ARCHITECTURES, hint=hint)
@@ -40,13 +43,13 @@ def from_architecture(part: Any, places: Places, hint: str = "Or say where they 
 
 
 def in_architecture(model: ModelSettings, places: Places, *hint: str) -> ModelSettings:
-    """The model with `from_architecture` of both encoders."""
+    """Apply `from_architecture` to both encoders of a model."""
     parts = {name: from_architecture(getattr(model, name), places, *hint) for name in ("image", "text")}
     return model.model_copy(update=parts)
 
 
 def as_resnext(model: nn.Module) -> None:
-    """Give a network that stands for a ResNeXt its first layers, and 32 groups in each convolution that has groups."""
+    """Turn a RegNet into a ResNeXt: its first layers, and 32 groups in each grouped convolution."""
     for network in [part for part in model.modules() if type(part).__name__ == "RegNetModel"]:
         from transformers import ResNetConfig
         from transformers.models.resnet.modeling_resnet import ResNetEmbeddings
@@ -59,7 +62,7 @@ def as_resnext(model: nn.Module) -> None:
 
 
 def expected_image(model: ModelSettings) -> tuple[int, ...]:
-    """The shape of an image; of features, several vectors where a recipe pools or drops them, or only reads several."""
+    """Return the expected shape of an image; features have several vectors if the recipe pools, drops or needs them."""
     image = model.image
     if image.reads:
         return (sum(read.values for read in image.reads),)
@@ -72,7 +75,7 @@ def expected_image(model: ModelSettings) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class ModelSize:
-    """Weights of the model in training, as in a record; of them, those that learn; and of frozen networks beside it."""
+    """Numbers of weights: of the model in training (as recorded), trainable ones, and those of frozen networks."""
 
     parameters: int
     learning: int
@@ -83,13 +86,13 @@ class ModelSize:
 
 
 def size_of(settings: ModelSettings, words: int = WORDS["coco"]) -> ModelSize:
-    """The size of a model with a vocabulary of so many words; UserError: an architecture is not known here."""
+    """Return the size of a model with a vocabulary of `words` words; raise UserError if an architecture is unknown."""
     model, frozen = _blank(settings, words)
     return ModelSize(*model.sizes, frozen)
 
 
 def check_recomputation(trials: Iterable[TrialSettings]) -> None:
-    """As `recomputation.check` ahead of trainings that compute again and whose architectures are known here."""
+    """Run `recomputation.check` in advance for trials with recomputation whose architectures are known."""
     again = [settings for settings in trials if settings.train.computes_again and not settings.ensemble]
     models = list[tuple[TrialSettings, nn.Module]]()
     for settings in {(settings.recipe, settings.train, settings.model): settings for settings in again}.values():
@@ -99,7 +102,7 @@ def check_recomputation(trials: Iterable[TrialSettings]) -> None:
 
 
 def _blank(settings: ModelSettings, words: int) -> tuple[DualEncoder, int]:
-    """A model without values, and the number of weights of the frozen networks beside it."""
+    """Build a model on the meta device; return it and the number of weights of separate frozen networks."""
     pieces, frozen = settings.text.tokenizer is not None, 0
     settings = in_architecture(settings, {}, _SIZE_LATER)
     image_shape = expected_image(settings)
@@ -122,7 +125,7 @@ def _blank(settings: ModelSettings, words: int) -> tuple[DualEncoder, int]:
 
 
 def _vocabulary(text: Any) -> int:
-    """The number of word pieces of a text network's tokenizer."""
+    """Return the vocabulary size of a text network's tokenizer."""
     from transformers import AutoConfig, BertConfig
 
     fields = dict(getattr(text, "architecture", None) or {"model_type": "bert"})

@@ -1,4 +1,4 @@
-"""GPUs by name: memory, rates and bandwidth, for a plan before a GPU is rented."""
+"""GPU models by name: memory, compute rates and bandwidth, to plan for a GPU that is not here."""
 
 import re
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from goalgrid.grid.errors import UserError, unknown
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU: GiB that a program can use; 10^12 dense operations a second by number format, 0 if not known.
+    """A GPU model: usable memory in GiB, and dense 10^12 operations per second by number format (0 if unknown).
 
     Args:
-        bandwidth: 10^9 bytes a second.
-        says: part of the name that torch reports for this GPU.
-        products, copies: shares of the rates and of the bandwidth that training reaches.
+        bandwidth: in 10^9 bytes per second.
+        says: substring of the name that torch reports for this GPU.
+        products, copies: shares of the compute rate and of the bandwidth that training reaches.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Card:
         return self.memory * 2**30
 
     def rate(self, kind: str, *, tf32: bool = False) -> float:
-        """Return the sustained operations per second of products in this number format."""
+        """Return the sustained operations per second of matrix products in this number format."""
         rates = {"float32": self.tf32 if tf32 else self.fp32, "float16": self.half, "bfloat16": self.bf16}
         return 1e12 * self.products * (rates.get(kind) or self.fp32)
 
@@ -42,7 +42,7 @@ CARDS = {name: Card(name, **known) for name, known in catalog.toml("goalgrid.run
 
 
 def card(name: str) -> Card:
-    """Return a GPU by its name, or by its memory (`24GB`, of which programs can use 15/16); UserError: unknown.
+    """Return a GPU by name or by memory (`24GB`, of which 15/16 are usable); raise UserError if unknown.
 
     >>> card("H100").memory, card("24GB").memory
     (79.2, 22.5)
@@ -53,5 +53,5 @@ def card(name: str) -> Card:
     if size and float(size[1]) > 0:
         return Card(name, float(size[1]) * 15 / 16)
     if sizes := [known for known in CARDS if known.startswith(f"{name.lower()}-")]:
-        raise UserError(f"--device {name!r} is sold with more than one memory. Give one of them: {', '.join(sizes)}.")
+        raise UserError(f"--device {name!r} exists with several memory sizes. Choose one: {', '.join(sizes)}.")
     raise UserError(unknown("GPU", name, list(CARDS), where="in --device", hint="Or give its memory: --device 24GB."))

@@ -1,4 +1,4 @@
-"""The memory probe: how much memory of a GPU the heaviest steps of a trial and its evaluation take."""
+"""The memory probe: measures the peak GPU memory of a trial's heaviest training steps and its evaluation."""
 
 import gc
 import tempfile
@@ -28,26 +28,26 @@ from goalgrid.runners.training.machine import Machine, is_out_of_memory
 from goalgrid.runners.training.trainer import Trainer
 
 STEPS = 3
-"""Steps of an epoch: from the second step on, the optimiser's moments take memory too."""
+"""Steps per epoch in the probe; from the second step on, the optimiser's moments take memory too."""
 
 CONTEXT = 2 * 2**30
-"""Most bytes that a process takes besides its tensors, for the driver's context and loaded kernels: anything beyond
+"""Upper bound in bytes for a process's CUDA context and loaded kernels, in addition to tensors; memory beyond it
 belongs to other processes."""
 
 Samples = Mapping[str, TrialSettings]
-"""A trial of each kind, by the kind, which `speed_of` gives."""
+"""A sample trial of each kind (see `speed_of`), keyed by kind."""
 Needs = Mapping[str, Need]
-"""The need of trials by their kind."""
+"""GPU memory needs, keyed by kind of trial."""
 
 
 @dataclass(frozen=True)
 class Probed:
-    """The measurement of a node."""
+    """The result of the probe on one node."""
 
     devices: list[tuple[int, str]]
-    """Bytes and name of each GPU."""
+    """Memory in bytes and name of each GPU."""
     needs: dict[str, Need]
-    """By kind of trial, on the smallest GPU."""
+    """Needs on the smallest GPU, keyed by kind of trial."""
     problem: str = ""
     """Why a trial does not fit on that GPU; empty if all fit."""
 
@@ -55,11 +55,11 @@ class Probed:
 def needs_of(
     samples: Samples, machine: Machine, on_gpus: Callable[..., list[Probed]], home: Home, say: Callable[[str], None]
 ) -> Needs:
-    """The memory that trials of each kind need on the smallest GPU; UserError: a trial does not fit there.
+    """Return the memory that each kind of trial needs on the smallest GPU; raise UserError if one does not fit.
 
     Args:
-        machine: the resources of all these trials.
-        on_gpus: calls a function with its arguments in a separate process on each node that has a GPU.
+        machine: the resources of a trial.
+        on_gpus: calls a function with arguments in a separate process on each node that has a GPU.
     """
     if not samples:
         return {}
@@ -68,26 +68,26 @@ def needs_of(
         replies: list[Probed] = on_gpus(probe, texts, machine, home)
     except Exception as error:  # the recipe's share serves too
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        say(f"the memory of trials could not be measured, so their recipes' shares of a GPU count: {reason}")
+        say(f"the memory of trials could not be measured, so the GPU shares of their recipes are used: {reason}")
         return {}
     for node in replies:
         if node.problem:
             raise UserError(node.problem)
     if not any(node.needs for node in replies):
-        say("torch sees no GPU where there should be one, so the recipes' shares of a GPU count")
+        say("torch does not see the expected GPU, so the GPU shares of the recipes are used")
     devices = sorted({device for node in replies for device in node.devices})
     if len(devices) > 1:
         names = ", ".join(f"{name} ({total / 1e9:.0f} GB)" for total, name in devices)
-        say(f"different GPUs, of which the smallest decides the shares: {names}")
+        say(f"the GPUs differ; shares are computed for the smallest: {names}")
     by_kind = grouped(item for node in replies for item in node.needs.items())
     return {kind: gpu_needs.smallest(found) for kind, found in by_kind.items()}
 
 
 def probe(samples: Mapping[str, str], machine: Machine, home: Home) -> Probed:
-    """Measure the unknown needs on the smallest GPU of this process, and store them in the runs folder.
+    """Measure unknown needs on the smallest GPU of this process, and store them in the runs folder.
 
-    The samples are in JSON: what plug-ins register, a process knows by the machine's catalogue alone. Call it `apart`:
-    only the end of a process frees all its GPU memory. Raises a UserError if data cannot be used.
+    The samples are JSON, since a new process must first register the plugins in the machine's catalog. Call it with
+    `apart`: only the end of a process frees all its GPU memory. Raises UserError if the data cannot be used.
     """
     if not torch.cuda.is_available():
         return Probed([], {})
@@ -128,13 +128,13 @@ def _measure(settings: TrialSettings, machine: Machine) -> Need:
 
 
 def apart(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a new process, whose end frees all its GPU memory, the context included."""
+    """Call a function in a new process, whose end frees all its GPU memory, including the CUDA context."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def peak_of(work: Callable[[], object]) -> int:
-    """Most bytes that the work reserves for tensors, gaps included: neighbours on the GPU cannot use them."""
+    """Return the peak memory in bytes that `work` reserves for tensors, including fragmentation."""
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -143,19 +143,19 @@ def peak_of(work: Callable[[], object]) -> int:
 
 
 def heavy(settings: TrialSettings) -> TrialSettings:
-    """The same trial, cut to the epochs that use most memory: backbone unfrozen, a warm-up epoch if there is any."""
+    """Shorten a trial to the epochs that use most memory: unfrozen backbone, and a warm-up epoch if it has any."""
     warmed = min(1, settings.train.warmup_epochs)
     short = {"epochs": 1 + warmed, "warmup_epochs": warmed, "frozen_epochs": 0, "ramp_epochs": 0, "captions": "all"}
     return trained_by(settings, **short)
 
 
 def trained_by(settings: TrialSettings, **train: Any) -> TrialSettings:
-    """The trial with these settings of its training changed."""
+    """Return the trial with these training settings replaced."""
     return settings.model_copy(update={"train": settings.train.model_copy(update=train)})
 
 
 def longest(inputs: Inputs, count: int) -> Inputs:
-    """The inputs cut to the longest training captions, without dropped words: no batch needs more memory."""
+    """Restrict the inputs to the `count` longest training captions, without word dropout, for maximum memory use."""
     tokens, split = inputs.tokens["train"], inputs.pairs.train
     rows = tokens.lengths.argsort(descending=True, stable=True)[:count].numpy()
     captions = [split.captions[row] for row in rows]
@@ -165,7 +165,7 @@ def longest(inputs: Inputs, count: int) -> Inputs:
 
 
 def with_stand_ins(settings: TrialSettings, inputs: Inputs) -> Inputs:
-    """Return the inputs with stand-ins for what training methods prepare."""
+    """Return the inputs with dummies for what training methods prepare."""
     return replace(inputs, prepared=training_methods.prepared(settings, lambda method: method.rehearsal(inputs.pairs)))
 
 
@@ -178,10 +178,10 @@ def train(settings: TrialSettings, inputs: Inputs) -> None:
 
 
 def heaviest_objective(settings: TrialSettings, device: torch.device) -> ObjectiveSettings:
-    """The objective of its kind that needs the most memory, so that the need of the kind covers all its trials.
+    """Return the objective with the highest memory need among those of the same kind, which bounds all trials.
 
-    With a scorer of sets, this is an objective on all negatives: its scores need a graph. Objectives that need other
-    parts are of another kind.
+    With a set scorer, this is an objective on all negatives, since its scores need a graph. Objectives that need other
+    components are of another kind.
     """
     present = settings.objective
     others = [name for name, entry in OURS.items() if name != present.name and entry.needs == present.needs]

@@ -1,4 +1,4 @@
-"""The life of one command: its jobs, the drivers that run them, and what watches over both."""
+"""Launches: the jobs of one command, the drivers that run them, and the monitoring of both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,15 +12,15 @@ class RunOptions:
     """Options of every launch of trials, on this machine or by Slurm; they change no trial ids."""
 
     mlflow_uri: str | None = option(
-        None, "The MLflow that trials are copied to; default: DIR/mlflow.db; '' for none.", "URI"
+        None, "MLflow server or database that trials are copied to; default: DIR/mlflow.db; '' for none.", "URI"
     )
     notify: str = option(
         "",
-        "Run this shell command at the first failure and at the end; variables GOALGRID_* say what happened.",
+        "Run this shell command at the first failure and at the end; it gets details in variables GOALGRID_*.",
         "COMMAND",
     )
     allow_leak: bool = option(
-        False, "Train even if test images leak into training or validation (recorded, and in captions of tables)."
+        False, "Train even if test images leak into training or validation (recorded, and shown in table captions)."
     )
 
 
@@ -33,4 +33,4 @@ class LaunchOptions(RunOptions):
         None, "Ray cluster to train on; default: start Ray for this launch.", "HOST:PORT", envvar="RAY_ADDRESS"
     )
     launches: Mapping[str, KeptLaunch] = field(default_factory=dict)
-    """Kept launches, by the names of their grids; not an option."""
+    """Kept launches, keyed by grid name; not a command-line option."""

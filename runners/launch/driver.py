@@ -1,4 +1,4 @@
-"""The interface of drivers, which run a launch's jobs, and the driver that runs them in this process."""
+"""The driver interface, which runs the jobs of a launch, and the driver that runs them in this process."""
 
 import faulthandler
 import os
@@ -21,12 +21,12 @@ from goalgrid.runners.trial.events import Listener
 from goalgrid.runners.trial.stopping import INCOMPLETE, Stop
 
 Spread = Callable[[Sequence[Any]], Iterator[tuple[Any, Any]]]
-"""Gives each item with a function's result, in any order."""
+"""Function that yields each item with its result, in any order."""
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """The resources of each node, by Ray's names."""
+    """The resources of each node, by Ray's resource names."""
 
     nodes: tuple[Mapping[str, float], ...]
 
@@ -35,12 +35,12 @@ class Capacity:
         return int(sum(node.get("GPU", 0) for node in self.nodes))
 
     def fits(self, request: Request) -> bool:
-        """Return whether some node has all resources that a job asks for."""
+        """Return whether a node has all resources that a job requests."""
         amounts = request.resources.items()
         return any(all(node.get(name, 0) >= amount - 1e-9 for name, amount in amounts) for node in self.nodes)
 
     def largest(self, request: Request) -> Mapping[str, float]:
-        """Return the resources of the node that meets most of a job's request."""
+        """Return the resources of the node that comes closest to a job's request."""
 
         def near(node: Mapping[str, float]) -> tuple[float, ...]:
             enough = sum(node.get(name, 0) >= amount for name, amount in request.resources.items())
@@ -50,9 +50,9 @@ class Capacity:
 
 
 class Driver:
-    """Runs jobs and passes on their trials' events: here one after the other, without Ray (`--here`).
+    """Runs jobs and forwards the events of their trials; this driver runs them one by one without Ray (`--here`).
 
-    `halvings` has the rules that may stop trials, by trial id, also of trials of their cells that are not launched.
+    `halvings` has the early-stopping rules by trial id, including trials of the same cells that are not launched.
     """
 
     def __init__(self, stop: Stop, halvings: Mapping[str, Halving] = {}) -> None:
@@ -62,17 +62,17 @@ class Driver:
         return Capacity(({"CPU": cpus_here(), "GPU": torch.cuda.device_count()},))
 
     def check(self, jobs: Sequence[Job]) -> list[str]:
-        """Check that nodes see runs folder, data and weights, and have the same code and plug-ins; or UserError.
+        """Check that nodes see runs folder, data and weights, and have the same code and plugins; else UserError.
 
-        Here: that the GPUs work which Slurm lends, unless the jobs leave GPUs alone; HostFault: another host may have
-        GPUs that do. Returns a warning about each node that is left out: the jobs fit on the others.
+        Returns a warning about each excluded node, if the jobs fit on the others. This driver only checks that the GPUs
+        allocated by Slurm work, if jobs use GPUs; else it raises HostFault, since another host may have working GPUs.
         """
         if all(job.machine.resources.gpu == 0 for job in jobs):
             return []
         if why := lent.broken():
             host = os.environ.get("SLURMD_NODENAME", "NODE")
             kind = HostFault if torch.backends.cuda.is_built() else UserError  # without CUDA, no host sees a GPU
-            raise kind(f"{why}. Leave this node out: sbatch --exclude={host}. Or train on CPUs: --set resources.gpu=0.")
+            raise kind(f"{why}. Exclude this node: sbatch --exclude={host}. Or train on CPUs: --set resources.gpu=0.")
         return []
 
     def __enter__(self) -> Self:
@@ -81,10 +81,10 @@ class Driver:
     def __exit__(self, *_: object) -> None: ...
 
     def wait(self) -> None:
-        """Wait until it can run jobs: it may begin to start when it is entered. UserError: it did not start."""
+        """Wait until the driver, if it starts in the background, can run jobs; raise UserError if it did not start."""
 
     def run(self, jobs: Sequence[Job], report: Listener, *, limit: int | None) -> None:
-        """Run these jobs, `limit` at a time (None: as many as fit), until all have ended, or were asked to end."""
+        """Run these jobs, `limit` at a time (None: as many as fit), until all have ended or were asked to end."""
         judge = Judge(self.halvings, jobs[0].home, {trial_id for job in jobs for trial_id in job.ids})
         for job in jobs:
             work(job, report, self.stop, judge=judge)
@@ -94,25 +94,25 @@ class Driver:
         return [apart(function, *arguments)]
 
     def spread(self, custom: Collection[str], begin: Callable[..., Any], *arguments: Any) -> Spread | None:
-        """Start a process per GPU and return what calls the function of `begin` there; None: compute in this process.
+        """Start a process per GPU, and return a function that maps items over them; None: compute in this process.
 
-        `begin` is called with the arguments, and with the CPUs of the GPU's node for each of its GPUs.
+        Each process calls `begin` with the arguments and its number of CPUs, and applies the function it returns.
         """
         return None
 
     def kill(self, attempt: Attempt) -> None:
-        """End the process that makes this attempt; its traceback goes to the attempt's log."""
+        """Kill the process that makes this attempt; its traceback is written to the attempt's log."""
         with attempt.log.open("a", encoding="utf-8") as log:
             faulthandler.dump_traceback(log)
         os._exit(INCOMPLETE)
 
 
 def check_room(jobs: Sequence[Job], capacity: Capacity, *, custom: bool = True) -> None:
-    """Check that every job fits on a node, with or without custom resources; a UserError says which does not."""
+    """Check that every job fits on a node, with or without custom resources; raise UserError for one that does not."""
     asked = max((job.machine.resources.gpu or 0 for job in jobs), default=0)
     if asked and not capacity.gpus:
         raise UserError(
-            f"resources.gpu = {asked:g}, and there is no GPU. Leave it out to train on GPUs where there are any, "
+            f"resources.gpu = {asked:g}, but there is no GPU. Remove it to use GPUs only if there are any, "
             "or set it to 0 to train on CPUs: --set resources.gpu=0."
         )
     for request in dict.fromkeys(job.request if custom else replace(job.request, custom=()) for job in jobs):
@@ -121,7 +121,7 @@ def check_room(jobs: Sequence[Job], capacity: Capacity, *, custom: bool = True) 
             needed = " and ".join(f"{amount:,.12g} {name}" for name, amount in resources.items())
             available = " and ".join(f"{largest.get(name, 0):,.12g} {name}" for name in resources)
             nowhere = ", ".join(name for name, _ in request.custom if not any(name in node for node in capacity.nodes))
-            helps = "Ask for less in [resources], or add a node that has it."
+            helps = "Request less in [resources], or add a larger node."
             if nowhere:
-                helps = f"resources.custom takes names that nodes of a Ray cluster give; no node gives {nowhere}."
-            raise UserError(f"a job asks for {needed}; the largest node has {available}. {helps}")
+                helps = f"resources.custom must name resources of nodes in the Ray cluster; no node has {nowhere}."
+            raise UserError(f"a job requests {needed}, but the largest node has {available}. {helps}")

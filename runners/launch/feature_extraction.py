@@ -1,4 +1,4 @@
-"""Preparation of a launch, once before any trial: open every data set, find all weights, run every frozen network."""
+"""Prepare a launch before any trial: open all data sets, find all weights, run all frozen networks."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -44,15 +44,15 @@ def check_inputs(
     chooses: bool = False,
     warn: Callable[[str, str], None] = lambda message, word: None,
 ) -> tuple[tuple[DataKey, str], ...]:
-    """Open all data sets and find all networks' weights, so that a wrong path is one UserError, not 45 failed trials.
+    """Open all data sets and find all weights, so that a wrong path is one UserError instead of 45 failed trials.
 
-    Also check that files of training methods belong to these data, and that batches are large enough. Returns the
+    Also check that files of training methods belong to these data, and that batches are large enough. Return the
     fingerprints of all data.
 
     Args:
-        allow_leak: whether test images may train or validate.
-        chooses: whether validation chooses settings; of a checkpoint, trials tell.
-        warn: called with each problem that does not prevent training, and `warning` or `note`; the share of unknown
+        allow_leak: whether test images may occur in the training or validation split.
+        chooses: whether validation selects settings; whether it selects checkpoints is known from the trials.
+        warn: called with each problem that does not prevent training, and "warning" or "note"; the share of unknown
             words is a note.
     """
     fingerprints = dict[DataKey, str]()
@@ -106,12 +106,12 @@ def check_inputs(
 
 
 def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:
-    """Return the jobs of a whole grid on this machine, as `check_inputs` and `compute_features` take them."""
+    """Return the jobs of a whole grid on this machine, for `check_inputs` and `compute_features`."""
     return jobs_for(grid, trials_of(cells), home, gpus=torch.cuda.device_count())
 
 
 def feature_sources(jobs: Iterable[Job]) -> dict[Path, tuple[CachedArrays, Job]]:
-    """Return what is computed once for all trials, by folder in the cache, each with a job of a trial that reads it."""
+    """Return the sources to precompute, keyed by cache folder, each with a job whose trial reads it."""
     first = dict[Any, Job]()
     for job in jobs:
         for settings, trial_id in zip(job.trials, job.ids, strict=True):
@@ -126,7 +126,7 @@ def feature_sources(jobs: Iterable[Job]) -> dict[Path, tuple[CachedArrays, Job]]
 
 
 def reader(content: str, folder: Path, cpus: int) -> Callable[[Unit], list[np.ndarray]]:
-    """Build the function that computes units of the features in `folder`, with these CPUs, for a job's trial (JSON)."""
+    """Build the function that computes feature units in `folder` on `cpus` CPUs; `content` is a trial as JSON."""
     job = Job.from_json(content)
     resources = job.machine.resources.model_copy(update={"cpu": cpus, "workers": cpus})
     machine = replace(job.machine, resources=resources)
@@ -138,16 +138,16 @@ def reader(content: str, folder: Path, cpus: int) -> Callable[[Unit], list[np.nd
 def compute_features(
     jobs: Iterable[Job], view: View, spread: Callable[..., Spread | None] = lambda begin, *arguments: None
 ) -> None:
-    """Compute features and shrunk pictures that the cache lacks, with a progress bar; or UserError.
+    """Compute features and smaller pictures missing in the cache, with a progress bar; raise UserError on failure.
 
-    `spread`, as of a driver, has `reader` called on every GPU; by default this process computes.
+    `spread`, like `Driver.spread`, runs `reader` on every GPU; by default this process computes everything.
     """
     for folder, (source, job) in feature_sources(jobs).items():
         if wanting := source.wanting():
             for path in wanting:
                 if path.exists():
-                    warn(f"the features {path} are damaged: they are set aside and computed again")
-            tell(f"{source.title}: {source.views():,} {source.what}, kept in {folder}")
+                    warn(f"the features {path} are damaged; they are moved aside and recomputed")
+            tell(f"{source.title}: {source.views():,} {source.what}, cached in {folder}")
             with view.bar(source.title, source.views()) as advance:
                 on_gpus = spread(reader, job.to_json(), folder)
                 source.fill(job.machine.device, advance, on_gpus)

@@ -1,4 +1,4 @@
-"""Jobs, which a driver schedules: a trial or a chain of trials, with its share of a machine."""
+"""Jobs, the units that a driver schedules: a trial or a chain of trials, with the resources it requests."""
 
 import json
 import math
@@ -27,15 +27,15 @@ from goalgrid.runners.training.progress import Cadence
 
 @dataclass(frozen=True)
 class Launched:
-    """The properties that all jobs of a launch share.
+    """Properties shared by all jobs of a launch.
 
     Args:
-        name: of the launch; unique.
-        mark: of the runs folder, by which a node recognises it.
+        name: unique name of the launch.
+        mark: mark of the runs folder, by which nodes recognise it.
         patience: seconds to wait until a node sees the folder.
-        code: fingerprint of the driver's program.
-        data: the fingerprint of each data set at the start of the launch.
-        launch_id: the id of what the launch keeps (`grid.store.kept_launch`); empty: nothing.
+        code: code fingerprint of the driver.
+        data: fingerprint of each data set at the start of the launch.
+        launch_id: id of the kept launch (`grid.store.kept_launch`); empty if it is not kept.
     """
 
     name: str
@@ -49,31 +49,31 @@ class Launched:
 
 @dataclass(frozen=True)
 class Request:
-    """The resources that a job asks for."""
+    """The resources that a job requests."""
 
     cpu: int
     gpu: float
     custom: tuple[tuple[str, float], ...] = ()
     memory: float = 1.0
-    """The part of a GPU's memory that the job may allocate."""
+    """Fraction of a GPU's memory that the job may allocate."""
 
     @property
     def resources(self) -> dict[str, float]:
-        """By Ray's names."""
+        """Return the resources by Ray's names."""
         return {"CPU": float(self.cpu), **({"GPU": self.gpu} if self.gpu else {}), **dict(self.custom)}
 
 
 @dataclass(frozen=True)
 class Job:
-    """A trial, or a chain of trials. Plain values only: a job crosses process borders as JSON.
+    """A trial or a chain of trials. Has plain values only, since jobs are sent to other processes as JSON.
 
     Args:
-        trials, ids: of the chain, parents first.
-        tried: attempts at each trial before this round of the launch.
-        halvings: by trial id, the rule that may stop it.
-        protocols: of a job that evaluates one finished trial further: the protocols by which, for each of `trials`.
-        dropping: those of `ids` whose weights go when the trial is done, or evaluated further.
-        place: of its grid in the launch: jobs of earlier grids start first.
+        trials, ids: settings and ids of the chain's trials, parents first.
+        tried: number of attempts at each trial before this round of the launch.
+        halvings: early-stopping rules by trial id.
+        protocols: only for jobs that evaluate a finished trial on more data: the protocols for each of `trials`.
+        dropping: those of `ids` whose weights are deleted once the trial is done or evaluated.
+        place: position of its grid in the launch; jobs of earlier grids start first.
     """
 
     trials: tuple[TrialSettings, ...]
@@ -90,15 +90,15 @@ class Job:
 
     @property
     def id(self) -> str:
-        """The id of its first trial."""
+        """Return the id of the job, which is that of its first trial."""
         return self.ids[0]
 
     def is_stopped(self, trial_id: str) -> bool:
-        """Return whether a rule of this launch stopped the trial, now or earlier."""
+        """Return whether an early-stopping rule of this launch has stopped the trial."""
         return trial_id in self.halvings and self.home.trial(trial_id).state() is State.STOPPED
 
     def only(self, ids: Sequence[str]) -> "Job":
-        """Return the job with only these trials, and with the number of attempts at each so far."""
+        """Return the job with only these trials, and with updated numbers of attempts."""
         trials = tuple(settings for name, settings in zip(self.ids, self.trials, strict=True) if name in ids)
         remaining = tuple(name for name in self.ids if name in ids)
         tried = tuple(len(self.home.trial(name).attempts()) for name in remaining)
@@ -109,7 +109,7 @@ class Job:
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
-        """Register the plugins of its grid and read the job; UserError: a plugin's file cannot be imported."""
+        """Register the plugins of a job's grid, then read the job; raise UserError if a plugin cannot be imported."""
         known = Catalog.of(uses_of(json.loads(text)["machine"]["uses"]))
         return _JSON.validate_json(text, context=known.context)
 
@@ -120,7 +120,7 @@ _JSON = TypeAdapter(Job)
 def jobs_for(
     grid: Grid, trials: Sequence[Trial], home: Home, *, gpus: int, launched: Launched = Launched("alone", "")
 ) -> list[Job]:
-    """Build one job per chain of trials; without GPUs, jobs run on CPUs."""
+    """Build one job per chain of trials; jobs run on CPUs if `gpus` is 0."""
     resources = grid.resources
     jobs = []
     for of_chain in chains(trials):
@@ -133,7 +133,7 @@ def jobs_for(
 
 
 def evaluating(job: Job, evaluate: Evaluate) -> list[Job]:
-    """Build a job for each trial that [evaluate] covers: its settings with each data set to evaluate it on."""
+    """Build a job for each trial to evaluate by [evaluate], with its settings for each evaluation data set."""
     jobs = []
     for trial_id, settings in zip(job.ids, job.trials, strict=True):
         if by_dataset := evaluate.of(settings):
@@ -143,7 +143,7 @@ def evaluating(job: Job, evaluate: Evaluate) -> list[Job]:
 
 
 def in_turn(jobs: Sequence[Job]) -> list[Job]:
-    """Order the jobs grid by grid, alternating between requests; equal requests of a grid keep their order."""
+    """Order jobs by grid, alternating between different requests; jobs with equal requests keep their order."""
     queue = list[Job]()
     for _, of_grid in sorted(grouped((job.place, job) for job in jobs).items()):
         groups = grouped((job.request, job) for job in of_grid).values()
@@ -152,7 +152,7 @@ def in_turn(jobs: Sequence[Job]) -> list[Job]:
 
 
 def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
-    """Return the resources of a trial of the grid, and the folders of data and weights."""
+    """Return the machine for the grid's trials: resources, and folders of data and weights."""
     resources, datasets = grid.resources, dict.fromkeys([*grid.datasets, *grid.evaluate.datasets])
     roots = tuple((name, str(grid.root(name))) for name in datasets if grid.root(name))
     weights = tuple((name, str(folder.absolute())) for name, folder in grid.places().items())
@@ -169,21 +169,21 @@ def samples(jobs: Sequence[Job]) -> Samples:
 
 
 def _sharing(job: Job) -> list[TrialSettings]:
-    """The trials that train on the share of a GPU that they need. An ensemble evaluates models that did so."""
+    """Return the trials whose GPU share is measured; ensembles only evaluate models that were trained this way."""
     shares = job.machine.gpu and job.machine.resources.shares_gpus and not job.protocols
     return [settings for settings in job.trials if shares and settings.train.epochs and not settings.ensemble]
 
 
 def requests_for(jobs: Sequence[Job], gpus: Sequence[int], *, at_once: int) -> list[Request]:
-    """Return each job's request, so that no GPU idles while jobs share another: Ray fills one GPU before the next.
+    """Return requests that spread jobs evenly over GPUs; Ray by itself would fill one GPU before using the next.
 
-    With n jobs at a time on a node, q to a GPU and r over, r * (q + 1) ask for 1 / (q + 1) of a GPU and the others for
-    1 / q, each at least for what it needs. The number of jobs at a time is the one that divides them evenly among the
-    turns that they need. A share that the grid sets stays, and so does the memory that a job may allocate.
+    With n concurrent jobs on a node, i.e. q per GPU with remainder r, r * (q + 1) jobs request 1 / (q + 1) of a GPU and
+    the others 1 / q, each at least its need. The number of concurrent jobs divides all jobs evenly into rounds. Shares
+    set by the grid are kept, and so is the memory that a job may allocate.
 
     Args:
-        gpus: number of GPUs that the jobs may use, of each node.
-        at_once: how many jobs run at a time at most, whatever GPUs they share.
+        gpus: number of GPUs that the jobs may use on each node.
+        at_once: maximum number of concurrent jobs.
     """
     free = sorted((at for at, job in enumerate(jobs) if _spreads(job)), key=lambda at: -jobs[at].request.gpu)
     requests = [job.request for job in jobs]
@@ -198,10 +198,10 @@ def requests_for(jobs: Sequence[Job], gpus: Sequence[int], *, at_once: int) -> l
 
 
 def _shares(jobs: int, gpus: Sequence[int]) -> list[float]:
-    """The shares that so many jobs ask for, the largest first, so that all of them have room on these nodes' GPUs.
+    """Return the shares that this many jobs request, largest first, so that all fit on the nodes' GPUs.
 
-    Ray sends a request to the node with most room: each of equal nodes gets one before any gets the next. Where equal
-    nodes get different numbers of jobs, those that some nodes lack are the smallest, so each GPU has work.
+    Ray assigns a request to the node with most free resources, so equal nodes get one each before any gets a second. If
+    equal nodes get different numbers of jobs, the extra jobs have the smallest shares, so that every GPU has work.
 
     >>> _shares(9, [1, 1, 1, 1]), _shares(9, [2, 2, 2, 2])[::4]
     ([0.3333, 0.3333, 0.3333, 0.3333, 0.3333, 0.3333, 0.3333, 0.3333, 0.3333], [1.0, 0.5, 0.5])
@@ -210,17 +210,17 @@ def _shares(jobs: int, gpus: Sequence[int]) -> list[float]:
     on_each, gpus_of_each = math.ceil(jobs / alike), sum(gpus) // alike
     least, over = divmod(max(on_each, gpus_of_each), gpus_of_each)
     sharing = [least] * (least * (gpus_of_each - over)) + [least + 1] * ((least + 1) * over)
-    # Ray counts in ten thousandths
+    # Ray counts resources in units of 1/10000
     return [math.floor(1e4 / number) / 1e4 for number in sharing for _ in range(alike)][:jobs]
 
 
 def _spreads(job: Job) -> bool:
-    """Whether its share of a GPU is what it needs at least, not what the grid sets."""
+    """Return whether the job's GPU share is a measured minimum, rather than set by the grid."""
     return job.machine.resources.shares_gpus and 0 < job.request.gpu < 1
 
 
 def with_share(job: Job, needs: Needs) -> Job:
-    """Return the job with the GPU share of its largest trial; unchanged if the need of a trial is unknown."""
+    """Return the job with the GPU share that its largest trial needs; unchanged if a need is unknown."""
     kinds = {speed_of(settings) for settings in _sharing(job)}
     if not kinds or not needs.keys() >= kinds:
         return job

@@ -1,4 +1,4 @@
-"""A launch: trains trials by a driver, with the live matrix, and copies them into trackers."""
+"""A launch: trains trials through a driver, shows the live matrix, and copies results to trackers."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ from goalgrid.runners.watching.notify import Notify
 from goalgrid.runners.watching.view import View
 
 _HERE = threading.Lock()
-"""Held while this process trains: torch's random states and settings are the process's, so threads take turns."""
+"""Held while this process trains, since torch's random states and settings are global to the process."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Share:
     """A grid's share of a launch.
 
     Args:
-        ids: of its trials.
-        launch_id: of what the launch keeps of this grid; empty: nothing.
-        trackers: programs that the trials are copied into.
+        ids: ids of the grid's trials.
+        launch_id: id of the kept launch of this grid; empty if it is not kept.
+        trackers: trackers that the trials are copied to.
     """
 
     ids: frozenset[str]
@@ -54,10 +54,10 @@ class Launch:
     """A launch of trials, with its options, driver and observers.
 
     Args:
-        shares: of grids that train together; the jobs of the first start first.
+        shares: shares of the grids that train together; jobs of earlier grids start first.
         view: shows the matrix and progress bars.
-        notify: receives the first trial that fails.
-        name: by which the leases of its trials tell that they are its own.
+        notify: notified of the first failed trial.
+        name: unique name, by which leases identify their launch.
     """
 
     home: Home
@@ -79,15 +79,15 @@ class Launch:
         halvings: Mapping[str, Halving] = {},
         known: Mapping[str, State] = {},
     ) -> int:
-        """Train these trials, or raise a UserError before any starts. Returns the signal that interrupted it, or 0.
+        """Train these trials, or raise a UserError before any starts; return the signal that interrupted it, or 0.
 
         Args:
-            evaluated: trials that are evaluated further, once all are trained.
-            checked: called after all checks passed and before the first write.
-            retrained: ids of trials to retrain, parents first: their folders are moved aside before a trial starts.
-            halvings: by trial id, the rule that may stop it, also of trials that are not trained now: trials of a cell
-                are compared with all that reached a rung. A trial that has a rule and was stopped is not trained.
-            known: states, by trial id, that differ from those of the folders: search trials that diverged.
+            evaluated: trials to evaluate by [evaluate], once all are trained.
+            checked: called after all checks have passed and before the first write.
+            retrained: ids of trials to retrain, parents first; their folders are archived before any trial starts.
+            halvings: early-stopping rules by trial id, including trials that are not trained now, since trials are
+                compared with all of their cell that reached a rung. Trials that were stopped are not trained.
+            known: states by trial id where they differ from those of the folders, e.g. diverged search trials.
         """
         name = self.name
         stop = Stop(self.home.stop_request(name))
@@ -117,7 +117,7 @@ class Launch:
     def _checked_jobs(
         self, driver: Driver, grid: Grid, trials: Sequence[Trial], evaluated: Sequence[Trial], name: str
     ) -> list[Job]:
-        """The jobs of the launch, after the checks of resources, nodes, data and weights."""
+        """Build the jobs of the launch, and check resources, nodes, data and weights."""
         capacity = driver.capacity()
         cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
         patience = grid.reliability.folder_seconds
@@ -136,14 +136,14 @@ class Launch:
         return [self._placed(job) for job in jobs]
 
     def _placed(self, job: Job) -> Job:
-        """The job in the share of its first trial."""
+        """Return the job with the launch id and place of its grid."""
         for place, share in enumerate(self.shares):
             if job.id in share.ids:
                 return replace(job, place=place, launched=replace(job.launched, launch_id=share.launch_id))
         return job
 
     def _sized_jobs(self, driver: Driver, grid: Grid, jobs: Sequence[Job], display: Display) -> list[Job]:
-        """The jobs with the shares of a GPU that they need, measured with the features of frozen backbones."""
+        """Compute features of frozen backbones, and return the jobs with the GPU shares that they need."""
         display.board.phase = "running frozen backbones"
         custom = list(grid.resources.custom)
         compute_features(jobs, self.view, partial(driver.spread, custom))
@@ -155,7 +155,7 @@ class Launch:
     def _train(
         self, driver: Driver, grid: Grid, name: str, jobs: Sequence[Job], interrupts: Interrupts, display: Display
     ) -> None:
-        """Run the jobs, and copy all trials into the trackers."""
+        """Run the jobs, and copy all trials to the trackers."""
         mirrors = [(share.ids, Mirror(tracker, warn)) for share in self.shares for tracker in share.trackers]
         try:
             for ids, mirror in mirrors:  # trials that an earlier launch did not copy
@@ -185,7 +185,7 @@ class Launch:
         busy: set[str],
         event: Event,
     ) -> None:
-        """Send an event to display, the copy of records and trackers; a trial is reported as `busy` once."""
+        """Forward an event to the display, the copy of records and the trackers; `busy` only once per trial."""
         if event.kind == "busy":
             if event.trial_id in busy:
                 return
@@ -212,7 +212,7 @@ class Launch:
         return RayTune(stop, address=self.options.address, grace=grace, warn=self._warn_last, halvings=halvings)
 
     def _warn_last(self, message: str) -> None:
-        """Warn just before the process ends, while the live display runs."""
+        """Print a warning just before the process ends, although the live display is running."""
         self.view.restore()
         warn(message)
 
@@ -223,10 +223,10 @@ def _tell(text: str, kind: str) -> None:
 
 @contextmanager
 def _watched(board: Board, home: Home, launch: str, seconds: float, kill: Callable[[Attempt], None]) -> Iterator[None]:
-    """End running trials of a launch after so many seconds without progress; check in a thread, while the block runs.
+    """Watchdog thread for the with-block: kills trials of a launch that make no progress for `seconds`.
 
-    It checks progress, not heartbeats: a process with a stuck trainer still renews its lease. It uses this process's
-    monotonic clock, so that setting a clock on any machine ends no trial.
+    It checks progress instead of heartbeats, since a process with a stuck trainer still renews its lease. It uses this
+    process's monotonic clock, so changing a machine's clock has no effect.
     """
     over, seen = threading.Event(), dict[Attempt, tuple[object, float]]()  # progress, and when it was first seen
 
@@ -255,10 +255,10 @@ def _watched(board: Board, home: Home, launch: str, seconds: float, kill: Callab
 
 
 def _rounds(driver: Driver, jobs: Sequence[Job], report: Listener, limit: int | None) -> None:
-    """Run the jobs, `limit` at a time; repeat with trials worth another try, until a round makes no attempt.
+    """Run the jobs, `limit` at a time; repeat with trials to retry until a round makes no attempt.
 
-    A job that ran out of memory then has the machine for itself. Trials of other processes are checked again after
-    each round: such a process may have left them unfinished.
+    Jobs that ran out of memory are retried alone on the machine. Trials held by other processes are checked again after
+    each round, since such a process may have left them unfinished.
     """
     waiting = [job.only(job.ids) for job in jobs]
     while waiting and not driver.stop.asked():

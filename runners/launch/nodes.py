@@ -1,4 +1,4 @@
-"""The nodes of a launch: which get jobs, none with other code or data; and the causes of deaths there."""
+"""The nodes of a launch: which of them get jobs, and why processes died there."""
 
 import time
 from collections import defaultdict
@@ -13,17 +13,17 @@ from goalgrid.runners.trial import lease, retries
 from goalgrid.runners.trial.events import Event, Listener
 
 ROW = 3
-"""Deaths in a row, not all of one trial, after which a node that finishes no trial is set aside."""
+"""A node is paused after this many deaths in a row, of more than one trial, without a finished trial."""
 
 PAUSE_SECONDS = 300.0
-"""How long a node is set aside; after a further death there, twice as long."""
+"""Seconds for which a node is paused; doubles with each further death there."""
 
 IN_VAIN = 8
-"""How many processes in a row may die before they begin a trial; a later death is the trial's failure."""
+"""Maximum number of processes in a row that may die before they begin a trial."""
 
 
 class Nodes:
-    """The nodes of a launch, by Ray's ids."""
+    """The nodes of a launch, keyed by Ray node id."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -32,22 +32,22 @@ class Nodes:
     def reset(self) -> None:
         """Forget everything, for a new launch."""
         self.refusing = set[str]()
-        """Nodes with other code or data, which get no job of this launch."""
+        """Nodes with different code or data, which get no job of this launch."""
         self.pauses = dict[str, float]()
-        """For how many seconds a node was last set aside."""
+        """Duration in seconds of each node's last pause."""
         self._until = dict[str, float]()
-        """Until when a node is set aside."""
+        """Time until which each node is paused."""
         self._deaths = defaultdict[str, list[Attempt]](list)
-        """Attempts that died on a node since it last finished a trial."""
+        """Attempts that died on each node since it last finished a trial."""
         self._before = set[str]()
-        """The nodes that got no job at the last call of `changed`."""
+        """The avoided nodes at the last call of `changed`."""
 
     def avoided(self) -> set[str]:
-        """Return the nodes that get no job now."""
+        """Return the nodes that currently get no jobs."""
         return self.refusing | {node for node, until in self._until.items() if self._clock() < until}
 
     def died(self, node: str, attempt: Attempt, *, spare: Callable[[str], bool]) -> list[Attempt]:
-        """Note a death on a node, and set it aside if the launch can `spare` it; returns the deaths that it caused."""
+        """Record a death on a node, and pause the node if the launch can `spare` it; return the deaths it caused."""
         deaths = self._deaths[node]
         deaths.append(attempt)
         if node not in self.pauses:
@@ -60,7 +60,7 @@ class Nodes:
         return self._deaths.pop(node)
 
     def finished(self, node: str) -> None:
-        """Note that a node finished a trial: it is sound."""
+        """Record that a node finished a trial, so it is healthy."""
         for by_node in (self._deaths, self.pauses, self._until):
             by_node.pop(node, None)
 
@@ -70,30 +70,30 @@ class Nodes:
         return before != self._before
 
     def selector(self) -> dict[str, str]:
-        """Return Ray's labels of the nodes that the next job may run on."""
+        """Return Ray's label selector for the nodes that the next job may run on."""
         avoided = self.avoided()
         return {"ray.io/node-id": f"!in({','.join(sorted(avoided))})"} if avoided else {}
 
 
 @dataclass
 class Deaths:
-    """Passes on the events of all trials, and ends attempts of dead processes."""
+    """Forwards the events of all trials, and ends attempts of dead processes."""
 
     home: Home
     pass_on: Listener
     nodes: Nodes
     alive: Callable[[str | None], bool]
-    """Whether a node, by its id, is part of the cluster and answers."""
+    """Function that returns whether the node with this id is part of the cluster and answers."""
     gone: Callable[[Mapping[str, Any]], bool]
-    """Whether the process of a lease is known to be dead."""
+    """Function that returns whether the process of a lease is known to be dead."""
     spare: Callable[[str], bool]
-    """Whether the launch can do without a node."""
+    """Function that returns whether the launch can do without a node."""
     _over: set[str] = field(default_factory=set)
     """Ids of trials reported as done or failed."""
     _ended: set[Attempt] = field(default_factory=set)
-    """Attempts of earlier deaths."""
+    """Attempts that already ended by the death of their process."""
     _vain: int = 0
-    """Deaths of processes in a row without an event of a trial in between."""
+    """Number of processes in a row that died without reporting an event."""
     _warned_of: set[str] = field(default_factory=set)
 
     def report(self, event: Event) -> None:
@@ -105,7 +105,7 @@ class Deaths:
         self.pass_on(event)
 
     def process_died(self, job: Job, error: str) -> str:
-        """End the attempt of a process that died of this error; returns why the launch is to end, if it is."""
+        """End the attempt of a process that died of this error; return why the launch must end, or an empty text."""
         self._vain += 1
         for trial_id in job.ids:  # a trial done before the death may not have been reported
             if trial_id not in self._over and job.home.trial(trial_id).is_done():
@@ -123,11 +123,11 @@ class Deaths:
         if self._vain <= IN_VAIN:
             return ""
         last = error.strip().splitlines()[-1:] or ["no message"]
-        why = f"{last[0].rstrip('.')} (dmesg tells whether the system ended them for want of memory)"
+        why = f"{last[0].rstrip('.')} (see dmesg: the system may have killed them because memory ran out)"
         return f"its processes died {self._vain} times before they began a trial: {why}"
 
     def _end(self, folder: TrialFolder, attempt: Attempt, error: str) -> None:
-        """End an attempt that the death of its process cut off."""
+        """End an attempt that was interrupted by the death of its process."""
         self._ended.add(attempt)
         lease.end(attempt, *self._cause(attempt, error))
         over = retries.given_up(folder, attempt.launch())
@@ -147,7 +147,7 @@ class Deaths:
         return (Failure.SICK_NODE if self._blame_node(attempt, message) else Failure.KILLED), message
 
     def _blame_node(self, attempt: Attempt, message: str) -> bool:
-        """Whether the node is to blame for a death there; it is then set aside, with a single warning."""
+        """Return whether the node is to blame for a death; if so, pause the node and warn once."""
         content = attempt.content()
         node, name = str(content.get("node")), content.get("host")
         blamed = self.nodes.died(node, attempt, spare=self.spare)
@@ -156,8 +156,8 @@ class Deaths:
                 retries.blame_node(death)
         if blamed and node not in self._warned_of:
             self._warned_of.add(node)
-            why = f"{ROW} attempts in a row died there and none was finished ({message})"
+            why = f"{ROW} attempts in a row died there and none finished ({message})"
             minutes = f"{self.nodes.pauses[node] / 60:g} minutes"
-            warning = f"node {name} gets no job for {minutes}: {why}. These do not count as attempts of their trials"
+            warning = f"node {name} is paused for {minutes}: {why}. These do not count as attempts of their trials"
             self.pass_on(Event(attempt.folder.parent.name, "warning", message=warning))
         return bool(blamed)

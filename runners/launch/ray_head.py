@@ -1,4 +1,4 @@
-"""Ray's head: whether it answers, whether this host is its node, and how a launch ends when it dies."""
+"""Checks of Ray's head: whether it answers, whether this host is a node, and a watchdog for its death."""
 
 import os
 import socket
@@ -13,11 +13,11 @@ from goalgrid.grid.errors import UserError
 from goalgrid.runners.trial.stopping import INCOMPLETE, Stop
 
 LOOK_SECONDS = 1.0
-"""Between two checks of the head."""
+"""Seconds between two checks of the head."""
 
 
 def answers(host: str, port: int) -> bool:
-    """Return whether a process listens at this address."""
+    """Return whether a process is listening at this address."""
     try:
         with socket.create_connection((host, port), timeout=2.0):
             return True
@@ -26,7 +26,7 @@ def answers(host: str, port: int) -> bool:
 
 
 def host_and_port_of(address: str) -> tuple[str, int]:
-    """Split an address into host and port; UserError: it is not HOST:PORT.
+    """Split an address into host and port; raise UserError if it is not HOST:PORT.
 
     >>> host_and_port_of("10.0.0.1:6379"), host_and_port_of("[::1]:6379")
     (('10.0.0.1', 6379), ('::1', 6379))
@@ -34,19 +34,19 @@ def host_and_port_of(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not port.isdecimal():
         raise UserError(
-            f"--address {address!r} is not HOST:PORT of a Ray head, e.g. 10.0.0.1:6379, nor 'auto'. "
-            "RAY_ADDRESS counts too; without both, goalgrid starts a Ray of its own on this machine."
+            f"--address {address!r} is neither HOST:PORT of a Ray head, e.g. 10.0.0.1:6379, nor 'auto'. "
+            "It may also come from RAY_ADDRESS. Without both, goalgrid starts Ray on this machine."
         )
     return host.strip("[]"), int(port)
 
 
 def check_member(address: str, nodes: Iterable[str]) -> None:
-    """Raise a UserError if no node has an address of this host: Ray would try for a minute, then blame the token."""
+    """Raise a UserError if this host is not a node; Ray itself would try for a minute, then blame the token."""
     ours = {entry.address for interface in psutil.net_if_addrs().values() for entry in interface}
     if ours.isdisjoint(nodes):
         raise UserError(
-            f"this host is not a node of the Ray cluster at {address}: a launch must be driven from a node. "
-            f"Join it first by `ray start --address={address}` (--num-cpus=0: it trains nothing)."
+            f"this host is not a node of the Ray cluster at {address}: a launch must be started on a node. "
+            f"Join it first: `ray start --address={address}` (with --num-cpus=0, it runs no trials)."
         )
 
 
@@ -54,15 +54,15 @@ def check_member(address: str, nodes: Iterable[str]) -> None:
 def head_watched(
     address: str, stop: Stop, *, patience: float, grace: float, live: Callable[[], bool], warn: Callable[[str], None]
 ) -> Iterator[None]:
-    """Check in a thread, while the block runs, whether the head answers; end the launch once it is gone.
+    """Watchdog thread for the with-block: ends the launch once the head is gone.
 
-    Ray would wait for the head for a minute and then end this process without a message. Trials are asked for a
-    checkpoint through the runs folder, which needs no Ray.
+    Ray itself would wait for a minute and then kill this process without a message. Trials are asked for a checkpoint
+    through the runs folder, which does not need Ray.
 
     Args:
         patience: seconds without an answer after which the head counts as gone.
-        grace: seconds for the checkpoints of running trials.
-        live: whether a trial is running.
+        grace: seconds that running trials have to write checkpoints.
+        live: returns whether a trial is running.
     """
     host_and_port, over = host_and_port_of(address), threading.Event()
 

@@ -1,4 +1,4 @@
-"""Starting and joining Ray, its nodes, and functions that run there. `ray_tune`, which imports this, prepares Ray."""
+"""Start or join Ray, list its nodes, and run functions there. Import it through `ray_tune`, which prepares Ray."""
 
 import os
 import tempfile
@@ -19,41 +19,41 @@ from goalgrid.runners.launch.ray_private import PARTS, replace
 from goalgrid.runners.trial.stopping import signals_left_to_us
 
 HEAD_SECONDS = {True: 2.0, False: 30.0}
-"""Seconds without an answer after which a head counts as gone: our own (True), or a cluster's, which may come back."""
+"""Seconds without an answer after which a head counts as gone: one started here (True), or a cluster's (False)."""
 
 ALIVE = 0
-"""`GcsNodeInfo.state` of a node that was not lost."""
+"""`GcsNodeInfo.state` of a live node."""
 
 TOKEN = (
-    "Copy ~/.ray/auth_token of the head to this host with mode 600, or set RAY_AUTH_TOKEN to the same on both; "
+    "Copy ~/.ray/auth_token of the head to this host with mode 600, or set RAY_AUTH_TOKEN to the same value on both; "
     "then export RAY_AUTH_MODE=token."
 )
 
 LONGEST_SOCKET = 107
-"""Bytes of the path of a socket on Linux."""
+"""Maximum length in bytes of a socket path on Linux."""
 
 ROOM = 2**25
-"""Bytes that Ray's sockets and first logs need."""
+"""Disk space in bytes that Ray's sockets and first logs need."""
 
 DEATHS = 3
-"""How many processes of `spread` may die for each GPU."""
+"""Number of `spread` processes that may die per GPU."""
 
 AT_ONCE = 2
-"""Items that a process of `spread` works on: while the GPU computes one, pictures of the other are decoded."""
+"""Concurrent items per `spread` process: pictures of one are decoded while the GPU computes the other."""
 
 
 _Services: Any = PARTS.get("ray._private.node.Node", object)
 
 
 class _KilledServices(_Services):
-    """The services of a Ray of our own, which hear no SIGTERM: Ray would wait a second for each of them to heed it."""
+    """Services of a Ray started here, killed at once: they ignore SIGTERM, and Ray would wait a second for each."""
 
     def kill_all_processes(self, *arguments: Any, **how: Any) -> None:
         super().kill_all_processes(*arguments, **how | {"allow_graceful": False})
 
 
 def start(grace: float, **quiet: Any) -> None:
-    """Start a Ray on this machine; its processes outlive a dead head while trials write their checkpoints."""
+    """Start Ray on this machine; its processes survive a dead head while trials write their checkpoints."""
     seconds = HEAD_SECONDS[True] + grace + 5
     os.environ |= {
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -76,7 +76,7 @@ def start(grace: float, **quiet: Any) -> None:
 
 
 def check_room(folder: str) -> None:
-    """Check that Ray can write below this folder, else HostFault: Ray would try for 40 s and not name the disk."""
+    """Raise HostFault if Ray cannot write below this folder; Ray itself would try for 40 s and not name the disk."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -84,24 +84,24 @@ def check_room(folder: str) -> None:
     except OSError as error:
         raise HostFault(
             f"Ray cannot start on this machine: it needs {ROOM // 2**20} MB in {folder} ({error.strerror}). Make room "
-            "there, or give another folder of this machine: RAY_TMPDIR=DIR before the command. --here needs no Ray."
+            "there, or use another local folder: RAY_TMPDIR=DIR before the command. --here needs no Ray."
         ) from error
 
 
 def _too_long(folder: str) -> str:
-    """Why Ray's sockets cannot lie below this folder for temporary files, by the length of its path; else empty."""
+    """Return why this folder's path is too long for Ray's sockets; empty if it is not."""
     session = f"/ray/session_2000-01-01_00-00-00_000000_{os.getpid()}/sockets/plasma_store"
     length, most = len(os.fsencode(folder)), LONGEST_SOCKET - len(session)
     if length <= most:
         return ""
     return (
-        f"its sockets are below TMPDIR, {folder}, whose path has {length} bytes; at most {most} are possible. Give a "
-        "shorter folder of this machine: TMPDIR=/tmp before the command."
+        f"its sockets are below TMPDIR, {folder}, whose path has {length} bytes; at most {most} are possible. Use a "
+        "local folder with a shorter path: TMPDIR=/tmp before the command."
     )
 
 
 def join(address: str, **quiet: Any) -> None:
-    """Join the Ray cluster at an address, as a process of a host that is its node."""
+    """Join the Ray cluster at an address; this host must be one of its nodes."""
     try:
         if loader := PARTS.get("ray._raylet.AuthenticationTokenLoader"):
             loader.instance().has_token()  # else Ray's compiled part would abort this process
@@ -118,18 +118,18 @@ def join(address: str, **quiet: Any) -> None:
     except RuntimeError as error:
         raise UserError(
             f"this process cannot join the Ray cluster at {address!r}: {in_short(error, 500)}. Every node needs the "
-            "driver's Python and Ray, to the last part of the version."
+            "driver's exact versions of Python and Ray."
         ) from error
     except (ray.exceptions.RayError, OSError) as error:
         raise UserError(
             f"no Ray cluster answers at {address!r}: {in_short(error)}. "
             "Start its head with `ray start --head`, or leave out --address (and RAY_ADDRESS) to run on this "
-            "machine. If it runs there, it may want its token: export RAY_AUTH_MODE=token."
+            "machine. If it is running, it may need a token: export RAY_AUTH_MODE=token."
         ) from error
 
 
 def _show_token(address: str, client: Any) -> list[str]:
-    """Show this process's token to a cluster's head; UserError: it refuses, where `ray.init` would try for 20 seconds.
+    """Send this process's token to a cluster's head; raise UserError if rejected (`ray.init` would retry for 20 s).
 
     Returns the addresses of the cluster's live nodes.
     """
@@ -138,12 +138,12 @@ def _show_token(address: str, client: Any) -> list[str]:
     except ray.exceptions.RayError as error:
         if "token" not in str(error).lower():
             raise
-        raise UserError(f"the Ray cluster at {address} refuses this host's token. {TOKEN}") from error
+        raise UserError(f"the Ray cluster at {address} rejects this host's token. {TOKEN}") from error
     return [node.node_manager_address for node in nodes if node.state == ALIVE]
 
 
 def nodes_with(resources: Collection[str] = ()) -> list[dict[str, Any]]:
-    """List the nodes with these resources that answer; Ray itself notices a lost node only after 15 s or more."""
+    """List the nodes with these resources that answer; Ray itself notices a lost node only after at least 15 s."""
     alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].keys() >= set(resources)]
     return [node for node in alive if answers(node["NodeManagerAddress"], node["NodeManagerPort"])]
 
@@ -153,7 +153,7 @@ def capacity_without(nodes: Collection[str]) -> Capacity:
 
 
 def on_node(node: str, function: Any, *arguments: Any, **options: Any) -> Any:
-    """Call a function, or make an actor, in a process on this node, with these options of Ray."""
+    """Call a function or create an actor in a process on this node, with these Ray options."""
     there: Any = NodeAffinitySchedulingStrategy(node, soft=False)
     return ray.remote(num_cpus=0, scheduling_strategy=there, **options)(function).remote(*arguments)
 
@@ -161,9 +161,9 @@ def on_node(node: str, function: Any, *arguments: Any, **options: Any) -> Any:
 def spread(
     custom: Collection[str], without: Collection[str], begin: Callable[..., Any], *arguments: Any
 ) -> Spread | None:
-    """Start a process on each GPU of the nodes with these resources, as `Driver.spread`; None: there is no GPU.
+    """Start a process per GPU on the nodes with these resources, like `Driver.spread`; None if there is no GPU.
 
-    `without`: nodes to leave out.
+    `without`: nodes to exclude.
     """
     nodes = [node for node in nodes_with(["GPU", *custom]) if node["NodeID"] not in without]
     places = [(node["NodeID"], node["Resources"]) for node in nodes]
@@ -178,7 +178,7 @@ def spread(
 
 
 class _Caller:
-    """The process of a GPU, which makes its function once."""
+    """The process of one GPU, which builds its function once."""
 
     def __init__(self, begin: Callable[..., Any], *arguments: Any) -> None:
         self.function = begin(*arguments)
@@ -190,9 +190,9 @@ class _Caller:
 def _spread(
     gpus: Sequence[tuple[str, int]], caller: Callable[[str, int], Any], items: Iterable[Any]
 ) -> Iterator[tuple[Any, Any]]:
-    """Each item with its result, as they are done, by a process on each GPU; a dead process's item goes to another.
+    """Yield items with their results as they finish, with a process per GPU; items of dead processes are retried.
 
-    UserError: the function's own, or processes died too often.
+    Raises UserError if the function does, or if processes died too often.
     """
     waiting, running = list(items)[::-1], dict[Any, tuple[Any, int]]()
     callers, deaths = {place: caller(*gpu) for place, gpu in enumerate(gpus)}, 0

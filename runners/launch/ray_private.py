@@ -1,4 +1,4 @@
-"""Parts of Ray that no version of it promises. Without one, a launch goes on, and says what it loses."""
+"""Private parts of Ray that may change between versions. If one is missing, launches still work, with drawbacks."""
 
 import sys
 from importlib import import_module
@@ -7,16 +7,16 @@ from typing import Any
 import ray
 
 LOSSES = {
-    "ray.air._internal.usage.tag_callbacks": "it imports all trackers that are installed, which takes seconds",
-    "ray._private.node.Node": "a launch with a Ray of its own ends seconds later",
-    "ray._private.ray_constants.ENABLE_RAY_CLUSTER": "it listens on this host's address, not on loopback alone",
+    "ray.air._internal.usage.tag_callbacks": "a launch imports all installed trackers, which takes seconds",
+    "ray._private.node.Node": "a launch that started Ray itself ends seconds later",
+    "ray._private.ray_constants.ENABLE_RAY_CLUSTER": "Ray listens on this host's address instead of only on loopback",
     "ray._raylet.AuthenticationTokenLoader": "a cluster that asks for a token may end this process without a message",
-    "ray._raylet.GcsClient": "a cluster that refuses a token, or this host, says so after 20 seconds",
-    "ray.tune.execution.tune_controller.PlacementGroupResourceManager": "jobs may wait for a node that takes none",
-    "ray.tune.execution.class_cache.DEFAULT_ENV_VARS": "it starts new processes although others are idle",
-    "ray.tune.execution.class_cache.ENV_VARS_TO_PROPAGATE": "it starts new processes although others are idle",
+    "ray._raylet.GcsClient": "it takes 20 seconds until a rejected token or host is reported",
+    "ray.tune.execution.tune_controller.PlacementGroupResourceManager": "jobs may wait for a node that gets none",
+    "ray.tune.execution.class_cache.DEFAULT_ENV_VARS": "Ray starts new processes although others are idle",
+    "ray.tune.execution.class_cache.ENV_VARS_TO_PROPAGATE": "Ray starts new processes although others are idle",
 }
-"""Losses of a launch without each part."""
+"""Drawback for a launch if a part is missing."""
 
 
 def _parts() -> dict[str, Any]:
@@ -31,16 +31,16 @@ def _parts() -> dict[str, Any]:
 
 
 PARTS = _parts()
-"""The parts that this version of Ray has, by name."""
+"""The parts found in this version of Ray, by name."""
 
 
 def replace(name: str, value: Any) -> None:
-    """Put a value in the place of a part, if this version of Ray has it."""
+    """Replace a part by a value, if this version of Ray has it."""
     if name in PARTS:
         module, _, attribute = name.rpartition(".")
         setattr(sys.modules[module], attribute, value)
 
 
 def losses() -> list[str]:
-    """List the parts that this version of Ray lacks, and what each costs a user."""
+    """List the parts missing in this version of Ray, with the drawback of each."""
     return [f"Ray {ray.__version__} has no {name}: {loss}" for name, loss in LOSSES.items() if name not in PARTS]

@@ -1,6 +1,6 @@
-"""The Ray Tune driver: each job is a Tune trial, named by the job's id. `ray_nodes` and `ray_private` import Ray, too.
+"""The Ray Tune driver: each job is a Tune trial, named by the job's id. Only `ray_*` modules import Ray.
 
-Every launch is a fresh `Tuner` under a new name. Its return value decides nothing: the disk tells what is done.
+Every launch uses a new `Tuner` with a new name. Its return value is ignored: the files on disk show what is done.
 """
 
 import os
@@ -61,40 +61,40 @@ from goalgrid.runners.launch.ray_private import losses as losses
 from goalgrid.runners.trial.events import Event, Listener
 from goalgrid.runners.trial.stopping import Stop, listen
 
-# to count callbacks, Tune imports all trackers that are installed
+# to count callbacks, Tune would import all installed trackers
 replace("ray.air._internal.usage.tag_callbacks", lambda callbacks: False)
 
 KILL_SECONDS = 30.0
-"""How long a node may take to kill a process."""
+"""Timeout in seconds for a node to kill a process."""
 
 ASK_SECONDS = 5.0
-"""How long a node may take to say whether a process runs there."""
+"""Timeout in seconds for a node to answer whether a process is running there."""
 
 REPORT_SECONDS = 0.25
-"""Between two reports of a job, at least: as often as the live matrix is drawn."""
+"""Minimum seconds between two reports of a job: the refresh interval of the live matrix."""
 
 REPORTS = 200
-"""Reports of all jobs a second, at most: the driver is left time for all else."""
+"""Maximum reports per second of all jobs, so that the driver has time for other work."""
 
 PENDING = 16
-"""Jobs for which Ray reserves resources ahead. More would cost Ray time, and jobs would start in no order."""
+"""Number of jobs for which Ray reserves resources in advance; more would be slow, and start jobs out of order."""
 
 ELSEWHERE = "GOALGRID_ELSEWHERE"
-"""Environment variable of a job that goes on without this host, its only one, where the launch ends by a HostFault."""
+"""Environment variable, set in a batch job that can continue on another host; the launch then ends by a HostFault."""
 
 NODES = Nodes()
-"""The nodes of the launch. A global of a module is not pickled; anything else that a job's resources refer to, Tune
-pickles, and the driver sees a copy."""
+"""The nodes of the launch. It is a global because Tune pickles everything else that a job's resources refer to, so the
+driver would see a copy."""
 
 
 class RayTune(Driver):
-    """Runs jobs as trials of a `Tuner`, on a Ray started for this launch and bound to loopback, or on a cluster.
+    """Runs jobs as trials of a `Tuner`, on a cluster or on a Ray instance started for this launch (loopback only).
 
     Args:
-        address: of a running Ray cluster (`auto`, `HOST:PORT`); None: start one here.
-        grace: seconds that running trials have for their checkpoint once they are asked to end.
+        address: address of a running Ray cluster (`auto`, `HOST:PORT`); None: start Ray here.
+        grace: seconds that running trials have to write a checkpoint once they are asked to stop.
         warn: called with the reason when this process ends itself.
-        callbacks: a user's own callbacks and loggers of Ray Tune, which see each job as a trial.
+        callbacks: user-defined Ray Tune callbacks and loggers, for which each job is a trial.
     """
 
     def __init__(
@@ -111,9 +111,9 @@ class RayTune(Driver):
         self.address, self.grace, self.warn = address, grace, warn
         self.callbacks = list(callbacks)
         self.left_out = set[str]()
-        """Nodes that failed the check at the start."""
+        """Nodes that failed the initial check."""
         self.results: tune.ResultGrid | None = None
-        """Tune's own view of the jobs that ran last, with the last metrics of each. The disk is the truth."""
+        """Tune's results of the jobs that ran last, with their last metrics; the files on disk are authoritative."""
 
     def capacity(self) -> Capacity:
         if self.address is None:
@@ -134,7 +134,7 @@ class RayTune(Driver):
                 name = f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
                 if not spared:
                     raise UserError(f"{name}: {why}")
-                lines.append(f"{name} takes no job: {why}")
+                lines.append(f"{name} gets no jobs: {why}")
         self.left_out = set(problems)
         return lines
 
@@ -152,7 +152,7 @@ class RayTune(Driver):
         return spread(custom, NODES.refusing, begin, *arguments)
 
     def __enter__(self) -> Self:
-        """Begin to start Ray, in a thread: that takes seconds, and most of them this process only waits."""
+        """Start Ray in a background thread, since this takes seconds of mostly waiting."""
         NODES.reset()
         NODES.refusing |= self.left_out
         self._starter = ThreadPoolExecutor(1, "ray-start")  # Ray's processes are killed when the thread ends
@@ -214,7 +214,7 @@ class RayTune(Driver):
 
 
 def _problems(nodes: Sequence[Mapping[str, Any]], jobs: Sequence[Job]) -> Iterator[str]:
-    """The problem of each node with code, folders or data of the jobs; an empty string: none."""
+    """Yield for each node its problem with the code, folders or data of the jobs, or an empty text."""
     launched, machines = jobs[0].launched, {job.machine for job in jobs}
     paths = sorted({folder for machine in machines for _, folder in (*machine.roots, *machine.weights)})
     home, uses = str(jobs[0].home.path), jobs[0].machine.uses
@@ -231,7 +231,8 @@ def _problems(nodes: Sequence[Mapping[str, Any]], jobs: Sequence[Job]) -> Iterat
 def _inherited_environment() -> Iterator[None]:
     """Let Tune's processes inherit the environment of this process, which started Ray.
 
-    Tune sets variables for its processes, even to the same values. Ray then starts new processes despite its idle ones.
+    Tune sets variables for its processes, even if the values are unchanged; Ray then starts new processes instead of
+    using idle ones.
     """
     variables = {name: part for name, part in PARTS.items() if ".class_cache." in name}
     try:
@@ -246,11 +247,11 @@ def _inherited_environment() -> Iterator[None]:
 def _tuner(
     jobs: Sequence[Job], observer: "_Observer", callbacks: Sequence[tune.Callback], scratch: str, limit: int | None
 ) -> tune.Tuner:
-    """A tuner with a trial for each job; jobs of different resources take turns, so that they run side by side."""
+    """Build a tuner with a trial per job; jobs with different resources alternate, so that they run concurrently."""
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(PENDING, 2 * len({job.request for job in jobs})))
     fitting = int(ray.cluster_resources().get("CPU", 0) / min(job.request.cpu for job in jobs))
     seconds = max(REPORT_SECONDS, min(len(jobs), limit or len(jobs), fitting) / REPORTS)
-    # As points, not as a grid: Tune copies the whole grid for every trial, which takes minutes for thousands.
+    # Points instead of a grid: Tune copies a whole grid for every trial, which takes minutes for thousands.
     queue = in_turn(jobs)
     requests = _requests(queue, at_once=min(limit or len(jobs), max(fitting, 1)))
     configs = [
@@ -288,7 +289,7 @@ def _tuner(
 
 
 def _requests(jobs: Sequence[Job], at_once: int) -> list[Request]:
-    """What the jobs of each grid ask for, divided among the GPUs of the nodes that have their custom resources."""
+    """Return the jobs' requests, per grid, divided among the GPUs of nodes with the custom resources."""
     asked = dict[str, Request]()
     for (_, custom), alike in grouped(((job.place, job.request.custom), job) for job in jobs).items():
         ids = (job.id for job in alike)
@@ -297,13 +298,13 @@ def _requests(jobs: Sequence[Job], at_once: int) -> list[Request]:
 
 
 def _gpus_with(custom: Collection[str]) -> list[int]:
-    """The GPUs of each node that has these resources and gets jobs."""
+    """Return the number of GPUs of each node that has these resources and gets jobs."""
     nodes = nodes_with(["GPU", *custom])
     return [int(node["Resources"]["GPU"]) for node in nodes if node["NodeID"] not in NODES.avoided()]
 
 
 class _WillingNodes(tune.PlacementGroupFactory):
-    """Resources of a job on the nodes that get jobs at the time of the request."""
+    """Resource request of a job, restricted to nodes that get jobs at the time of the request."""
 
     def to_placement_group(self) -> Any:
         selector = NODES.selector()
@@ -314,7 +315,7 @@ _Manager: Any = PARTS.get("ray.tune.execution.tune_controller.PlacementGroupReso
 
 
 class _Reservations(_Manager):
-    """Tune's reservations, which are made again when the set of nodes that get jobs changes."""
+    """Tune's resource reservations, repeated when the set of nodes that get jobs changes."""
 
     def update_state(self) -> None:
         super().update_state()
@@ -331,7 +332,7 @@ replace("ray.tune.execution.tune_controller.PlacementGroupResourceManager", _Res
 
 
 class _Process(tune.Trainable):
-    """A process that runs one job after another."""
+    """A Ray process that runs one job after another."""
 
     job: worker.JobThread | None
 
@@ -350,7 +351,7 @@ class _Process(tune.Trainable):
         return self.job.report(self.seconds)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
-        """The node is being taken away: ask the trial for a checkpoint. Without a trial, end as Ray would."""
+        """Handle preemption of the node: ask the trial for a checkpoint; without a trial, end like Ray does."""
         if self.job and self.job.live():
             self.job.stop()
         elif callable(self.terminate_ray):
@@ -358,11 +359,12 @@ class _Process(tune.Trainable):
 
 
 class _Observer(tune.Callback, tune.Stopper):
-    """Follows the jobs of a `Tuner` in the driver's process, and ends it.
+    """Observes the jobs of a `Tuner` in the driver's process, and ends the `Tuner`.
 
-    It passes on the events of all trials, ends attempts of dead processes, and judges each epoch of a trial that has a
-    rule. A job may hold more trials than the one that a rule stops. So Tune does not end the job: its process waits
-    at each rung until Tune asks it for the next result, finds the verdict in the attempt, and ends the trial itself.
+    It forwards the events of all trials, ends attempts of dead processes, and judges each epoch of trials with an
+    early-stopping rule. Tune does not end a job when a rule stops one of its trials, since the job may have others.
+    Instead, the job's process waits at each rung until Tune asks for the next result, reads the verdict from the
+    attempt, and ends the trial itself.
     """
 
     def __init__(self, jobs: Sequence[Job], report: Listener, judge: Judge, stop: Stop, grace: float) -> None:
@@ -370,20 +372,20 @@ class _Observer(tune.Callback, tune.Stopper):
         self.deaths = Deaths(jobs[0].home, report, NODES, alive=_is_alive, gone=_is_gone, spare=self._spare)
         self.jobs = {job.id: job for job in jobs}
         self.refused = set[str]()
-        """Jobs that a node refused, until another process begins them."""
+        """Jobs refused by a node, until another process begins them."""
         self.asked: float | None = None
         self.hopeless = ""
         """Why the `Tuner` ends before all jobs have run."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Tune pickles its arguments for a restore, which we never use."""
+        """Pickle nothing: Tune pickles its arguments to restore a run, which is never used."""
         return {}
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
-        """Return whether the launch was asked to end, and no trial runs or the time for checkpoints is over."""
+        """Return whether the launch was asked to stop, and no trial is running or the grace period is over."""
         if not self.stop.asked():
             return False
         self.asked = self.asked or time.monotonic()
@@ -406,7 +408,7 @@ class _Observer(tune.Callback, tune.Stopper):
             self._refuse(trial, *json.loads(result["refusal"]))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Handle process death; Ray calls this before it starts the job in another process."""
+        """Handle the death of a process; Ray calls this before it restarts the job in another process."""
         job = self.jobs[trial.config["job"]]
         if job.id in self.refused:
             self.refused.discard(job.id)
@@ -420,28 +422,28 @@ class _Observer(tune.Callback, tune.Stopper):
     on_trial_recover = on_trial_error
 
     def _refuse(self, trial: Any, node: str, why: str) -> None:
-        """Give a node no further job, with a single warning; end if no other node has the resources."""
+        """Exclude a node from further jobs, and warn once; end if no other node has the resources."""
         self.refused.add(trial.config["job"])
         if node in NODES.refusing:
             return
         NODES.refusing.add(node)
         name = next((other["NodeManagerHostname"] for other in nodes_with() if other["NodeID"] == node), node)
-        self._report(Event(trial.config["job"], "warning", message=f"node {name} takes no job: {why}"))
+        self._report(Event(trial.config["job"], "warning", message=f"node {name} gets no jobs: {why}"))
         if not self._room(NODES.refusing):
             self._end(f"no node is left for the jobs; node {name}: {why}")
 
     def _end(self, why: str) -> None:
-        """End the `Tuner` before all jobs have run; trials that run write a checkpoint first."""
+        """End the `Tuner` before all jobs have run; running trials write a checkpoint first."""
         self.hopeless = why
         self.stop.ask_everywhere()
 
     def _room(self, without: Collection[str]) -> bool:
-        """Whether a job fits on one of the other nodes."""
+        """Return whether a job fits on one of the other nodes."""
         rest = capacity_without(without)
         return any(rest.fits(job.request) for job in self.jobs.values())
 
     def _spare(self, node: str) -> bool:
-        """Whether each job fits on a node other than this one, which may be one that another job gets."""
+        """Return whether each job by itself fits on some other node."""
         rest = capacity_without({node, *NODES.avoided()})
         return ELSEWHERE in os.environ or all(rest.fits(job.request) for job in self.jobs.values())
 
@@ -451,7 +453,7 @@ def _is_alive(node: str | None) -> bool:
 
 
 def _is_gone(lease: Mapping[str, Any]) -> bool:
-    """Whether the process of this lease is known to be dead: its machine says so."""
+    """Return whether the process of this lease is known to be dead, by asking its machine."""
     if lease["machine"] == processes.machine():
         return processes.started(lease["pid"]) != lease["started"]
     try:

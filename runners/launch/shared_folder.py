@@ -1,4 +1,4 @@
-"""The shared runs folder on each node, which recognises it by a mark and waits for it; and the check of a node."""
+"""Check nodes: each must see the shared runs folder, identified by a mark, and have the same code and data."""
 
 import re
 import time
@@ -15,7 +15,7 @@ from goalgrid.results.records import provenance
 
 
 def mark(home: Home) -> str:
-    """Return the mark of this runs folder, creating it if needed; UserError: it is damaged, or cannot be written."""
+    """Return the mark of this runs folder, created if needed; raise UserError if damaged or not writable."""
     try:
         if not home.mark.exists():
             home.path.mkdir(parents=True, exist_ok=True)
@@ -24,12 +24,15 @@ def mark(home: Home) -> str:
         raise cannot_write(home.mark, error) from error
     word = _seen(home)
     if not word:
-        raise UserError(f"the mark {home.mark} is damaged. Remove it: the next launch writes another.")
+        raise UserError(f"the mark {home.mark} is damaged. Delete it; the next launch writes a new one.")
     return word
 
 
 def wait_for(home: Home, expected: str, seconds: float) -> None:
-    """Wait until this node sees the runs folder with this mark, else UserError: an empty mount point would lose all."""
+    """Wait until this node sees the runs folder with this mark; raise UserError after `seconds`.
+
+    Without the check, results written to an empty mount point would be lost.
+    """
     until = time.monotonic() + seconds
     while _seen(home) != expected:
         if time.monotonic() >= until:
@@ -46,17 +49,17 @@ def problem_here(
     """Check this node: the driver's folders, its code and its plugins; return the problem, or an empty string.
 
     Args:
-        mark: of the runs folder, for which the node waits `patience` seconds.
-        paths: of data and weights.
-        code: fingerprint of the driver's program.
-        uses: path and text of the plug-ins.
+        mark: mark of the runs folder, for which the node waits `patience` seconds.
+        paths: paths of data and weights.
+        code: code fingerprint of the driver.
+        uses: path and source of the plugins.
     """
     try:
         wait_for(Home(Path(home)), mark, patience)
         if lacking := [path for path in paths if _is_missing(Path(path))]:
-            return f"this node does not see {', '.join(lacking)}. Data must lie under the same path on every node."
+            return f"this node does not see {', '.join(lacking)}. Data must be under the same path on every node."
         if provenance.program_fingerprint() != code:
-            return "another version of goalgrid is installed there. Install the same one on every node."
+            return "a different version of goalgrid is installed there. Install the same version on every node."
         Catalog.of(uses_of(uses))
     except UserError as error:
         return str(error)
@@ -64,11 +67,11 @@ def problem_here(
 
 
 def _is_missing(path: Path) -> bool:
-    """Return whether nothing is there, or a folder without content: a mount point that nothing is mounted on."""
+    """Return whether the path does not exist or is an empty folder, e.g. an unmounted mount point."""
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
 def _seen(home: Home) -> str:
-    """The mark's word; empty if the mark is missing or damaged."""
+    """Return the content of the mark; empty if the mark is missing or damaged."""
     word = readable_text(home.mark).strip()
     return word if re.fullmatch("[0-9a-z ]+", word) else ""

@@ -1,4 +1,4 @@
-"""The speed probe: a few steps and a validation of a trial in a temporary folder, to estimate what trials cost."""
+"""The speed probe: times a few steps and a validation in a temporary folder, to estimate the cost of trials."""
 
 import tempfile
 import time
@@ -30,14 +30,14 @@ from goalgrid.runners.watching.view import View
 
 STEPS = 20
 WARMING = 3
-"""First steps, which take longer and do not count."""
+"""Number of warm-up steps, which are not timed."""
 
 RANK = 4
-"""Bytes of a test query's rank in the record, before compression."""
+"""Uncompressed bytes per test query's rank in the record."""
 
 
 def probe(grid: Grid, trials: Sequence[Trial], home: Home, view: View) -> list[Probe]:
-    """Measure these trials in this process. Features of frozen backbones are computed and cached, as in a launch."""
+    """Measure these trials in this process; features of frozen backbones are computed and cached, as in a launch."""
     gpus = torch.cuda.device_count()
     jobs = [job for trial in trials for job in jobs_for(grid, [trial], home, gpus=gpus)]
     check_inputs(jobs)
@@ -46,7 +46,7 @@ def probe(grid: Grid, trials: Sequence[Trial], home: Home, view: View) -> list[P
 
 
 def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, view: View) -> None:
-    """Measure the memory that trials need on a GPU here, and keep it in the runs folder; UserError: no room."""
+    """Measure the GPU memory that trials need, and store it in the runs folder; raise UserError if one does not fit."""
     gpus = torch.cuda.device_count()
     jobs = jobs_for(grid, trials, home, gpus=gpus) if gpus else []
     check_inputs(jobs)

@@ -1,4 +1,4 @@
-"""Running a job: its trials in order, in one process; and its remaining trials afterwards, read from the disk."""
+"""Run a job: its trials in order in one process; then find its remaining trials from the files on disk."""
 
 import json
 import os
@@ -35,24 +35,24 @@ from goalgrid.runners.trial.run import Judgement, run_trial
 from goalgrid.runners.trial.stopping import Stop
 
 PROGRAM = provenance.program_fingerprint()
-"""Fingerprint of the sources as this process imported them; later edits of the files do not count."""
+"""Fingerprint of the sources as imported by this process; later edits of the files do not affect it."""
 
 LOOK_SECONDS = 0.25
-"""Between two looks of a process, that waits to report, at the request to end."""
+"""Seconds between two checks for a stop request while a process waits to report."""
 
 
 class Refused(UserError):
-    """This process has other code or data than the launch, or a broken GPU, so it does not run the job."""
+    """This process refuses the job: it has different code or data than the launch, or a broken GPU."""
 
 
 class DeviceFailed(UserError):
-    """The GPU failed in a way that stays until this process ends."""
+    """The GPU failed and is unusable until this process ends."""
 
 
 def check(job: Job) -> None:
-    """Compare code and data with those of the launch, and GPUs with those lent; Refused: they differ."""
+    """Compare code and data with those of the launch, and GPUs with those allocated; raise Refused if they differ."""
     if job.launched.code not in ("", PROGRAM):
-        raise Refused("it has other code than this launch. Install the same version on every node")
+        raise Refused("its code differs from that of this launch. Install the same version on every node")
     if job.machine.gpu and (why := lent.broken()):
         raise Refused(why)
     expected = dict(job.launched.data)
@@ -63,17 +63,18 @@ def check(job: Job) -> None:
             fingerprint_here = content_of(settings.dataset, settings.model.image, machine).fingerprint
             if fingerprint_here != expected.get(key, fingerprint_here):
                 where = f"{name!r} under {job.machine.root(name)}"
-                raise Refused(f"the data of {where} changed since this launch began")
+                raise Refused(f"the data of {where} have changed since this launch began")
 
 
 def work(job: Job, report: Listener, stop: Stop, *, node: str = "", judge: Judgement | None = None) -> None:
-    """Make an attempt at each of a job's trials in this process, in order, until the process is asked to end.
+    """Make an attempt at each of a job's trials in this process, in order, until the process is asked to stop.
 
-    On a node, by Ray's id, all output goes to the attempts' logs. `judge` judges the trials that have a rule.
+    If `node` (a Ray node id) is given, all output goes to the attempts' logs. `judge` judges trials with an
+    early-stopping rule.
 
     Raises:
-        Refused: its code or data are not those of the launch; no attempt was made.
-        DeviceFailed: this process can use its GPU no more. The attempt has ended; another process goes on.
+        Refused: its code or data differ from those of the launch; no attempt was made.
+        DeviceFailed: this process can no longer use its GPU. The attempt has ended; another process continues.
     """
     home, where = job.home, {"launch": job.launched.name, "node": node, "launch_id": job.launched.launch_id}
     try:
@@ -108,15 +109,15 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", judge: Judge
         if folder.is_done() and trial_id in job.dropping:
             drop_weights(folder)
         if (latest := folder.latest()) and latest != before and latest.failure() is Failure.DEVICE:
-            raise DeviceFailed(f"{trial_id}: {latest.message()}. This process can use its GPU no more")
+            raise DeviceFailed(f"{trial_id}: {latest.message()}. This process can no longer use its GPU")
         job.machine.release()
 
 
 def _evaluate(job: Job, number: int, report: Listener) -> None:
-    """Evaluate a finished trial on a data set by the protocols that it lacks.
+    """Evaluate a finished trial on a data set by the protocols that are still missing.
 
-    A failure is a warning; the next launch tries again. Ray restarts a job whose process died, so a file notes that
-    this launch began the evaluation.
+    A failure is only a warning; the next launch tries again. Since Ray restarts jobs whose process died, a file marks
+    that this launch began the evaluation.
     """
     folder, settings = job.home.trial(job.ids[number]), job.trials[number]
     now = dict(job.launched.data).get(DataKey.of(settings.dataset, settings.model), "")
@@ -144,7 +145,10 @@ def _evaluate(job: Job, number: int, report: Listener) -> None:
 
 
 class JobThread:
-    """Runs a job, given as JSON, on a node, by Ray's id; UserError: a file of the user does not import here."""
+    """Runs a job (given as JSON) in a thread on a node (given by Ray's id).
+
+    Raises UserError if a plugin cannot be imported here.
+    """
 
     def __init__(self, content: str, node: str) -> None:
         job = Job.from_json(content)
@@ -152,22 +156,22 @@ class JobThread:
         self._stop = Stop(job.home.stop_request(job.launched.name))
         self._events = queue.SimpleQueue[Event]()
         self._latest = dict[str, Any]()
-        """The latest epoch of its trials, as a row: `trial`, `epoch` and the metrics."""
+        """Row of the latest epoch of its trials: `trial`, `epoch` and the metrics."""
         self._error: BaseException | None = None
         self._refusal_sent = False
         self._awaits = self._asked = False
-        """Whether the job waits for a verdict; and whether the driver has got the epoch that it is about."""
+        """Whether the job waits for a verdict, and whether the driver has received the epoch to judge."""
         self._answered = threading.Event()
         self._thread = threading.Thread(target=self._work, args=(job,), name="job", daemon=True)
         self._thread.start()
 
     def report(self, seconds: float) -> dict[str, Any]:
-        """Return the events since the last call together, as JSON: a result costs Tune more than a short trial takes.
+        """Return all events since the last call, as JSON; batched, since each result is expensive for Tune.
 
-        It waits so many seconds for the job's end, for an epoch to judge, or for a request to end. The other keys are
-        for a user's callbacks and loggers of Tune: the latest epoch's `trial`, `epoch`, validation metrics and means of
-        training, and under `epochs` all that ended since the last call; no test metrics, by which nothing may decide. A
-        process that refuses the job gives its node and the reason, before it ends.
+        It waits up to `seconds` for the job's end, an epoch to judge, or a stop request. The other keys are for
+        user-defined Tune callbacks and loggers: the latest epoch's `trial`, `epoch`, validation metrics and training
+        means, and in `epochs` all epochs since the last call. There are no test metrics, so that nothing is selected by
+        them. A process that refuses the job reports its node and the reason before it ends.
         """
         if self._asked:  # the driver asks for more after it has judged
             self._awaits = False
@@ -195,11 +199,11 @@ class JobThread:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """Ask the trial for a checkpoint and its end, since this node is being taken away."""
+        """Ask the trial to write a checkpoint and end, since this node is being preempted."""
         self._stop.ask()
 
     def _judged(self, job: Job, trial_id: str, epoch: int, metrics: Mapping[str, float]) -> dict[str, Any]:
-        """The driver's verdict on an epoch; the job waits for it at the rungs of its rule."""
+        """Return the driver's verdict on an epoch; waits for it at the rungs of the early-stopping rule."""
         if is_rung(job.halvings[trial_id], epoch):
             self._answered.clear()
             self._awaits = True
@@ -223,9 +227,9 @@ def decision(job: Job, trial_id: str) -> Decision:
 
 
 def retryable(job: Job) -> Job | None:
-    """Return the job with the trials worth another try: not done, stopped, given up here, or held by another process.
+    """Return the job with the trials to retry: those not done, stopped, given up here, or held by another process.
 
-    Trials that another launch gave up, say on a broken host, count as retryable here.
+    Trials that another launch gave up, e.g. on a broken host, are retried here.
     """
     home, ids = job.home, list[str]()
     for trial_id, settings in zip(job.ids, job.trials, strict=True):
@@ -239,7 +243,7 @@ def retryable(job: Job) -> Job | None:
 
 
 def attempt_count(job: Job) -> int:
-    """Count the attempts that this launch made at the job's trials."""
+    """Return the number of attempts that this launch made at the job's trials."""
     attempts = (attempt for trial_id in job.ids for attempt in job.home.trial(trial_id).attempts())
     return sum(attempt.launch() == job.launched.name for attempt in attempts)
 
@@ -250,7 +254,7 @@ def live(job: Job) -> bool:
 
 
 def alone(job: Job) -> bool:
-    """Return whether the next attempt needs the machine for itself."""
+    """Return whether the next attempt must run alone on the machine."""
     return any(decision(job, trial_id).policy.alone for trial_id in job.ids)
 
 

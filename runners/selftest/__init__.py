@@ -1,1 +1,1 @@
-"""Checks on demand: what `goalgrid selftest` does to a small grid, and what `goalgrid check` checks."""
+"""Checks on demand: the crash test of `goalgrid selftest`, and the component checks of `goalgrid check`."""

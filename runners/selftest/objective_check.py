@@ -1,4 +1,4 @@
-"""The check of a user's own objective: gradient, order of the pairs, half precision, empty sets, state and speed."""
+"""Checks of a user-defined objective: gradient, order of pairs, half precision, empty sets, state and speed."""
 
 import math
 import time
@@ -27,39 +27,39 @@ SEED = 20230107
 CPU = torch.device("cpu")
 
 PAIRS, DIMENSIONS = 7, 12
-"""Pairs and dimensions of the batches that are checked."""
+"""Number of pairs and dimensions of the test batches."""
 RECIPE, PEERS = "cnn-bow", ("con_con", "triplet-hn", "infonce")
-"""Recipe and losses of ours with which the first gradient is compared."""
+"""Recipe and built-in losses with which the initial gradient norm is compared."""
 FEW = 4
-"""A gradient that is this many times smaller than ours of sums is clipped less often, or never."""
+"""Factor below built-in (summed) losses at which a gradient norm gets a remark, as it is then rarely clipped."""
 SURROGATE = "@goalgrid.objective(..., surrogate=True)"
-MASK = "t.s_neg is -inf where there is no negative: read t.finite(), and mask by t.exists"
+MASK = "t.s_neg is -inf for missing negatives: use t.finite(), and mask with t.exists"
 TIMED_PAIRS, TIMED_DIMENSIONS, TIMES = 128, 512, 15
 
 
 class Broken(Exception):
-    """A check failed; the message says how."""
+    """A check failed; the message says why."""
 
 
 class Remark(Exception):
-    """A check passed, and its message is what the user should know."""
+    """A check passed, with a remark for the user."""
 
 
 def gradient(name: str, known: Catalog) -> str:
     """Check that gradients with respect to scores and learnt parameters equal central differences, in float64.
 
-    The gradient of a declared surrogate must only be finite.
+    For a declared surrogate, the gradient only has to be finite.
     """
     for way, objective in _ways(name, known):
         _gradient(way, objective, _scores())
         if known.objectives[name].surrogate:
             continue
-        # gradcheck moves learnt parameters in place, too; in fast_mode, since they may be thousands
+        # gradcheck also perturbs learnt parameters in place; fast_mode, since there may be thousands
         inputs = (_scores().requires_grad_(), *_learnt(objective).values())
         if not gradcheck(partial(_value, objective), inputs, raise_exception=False, fast_mode=len(inputs) > 1):
             raise Broken(
                 f"{way}: it differs from the derivative of the returned value. Usual causes: a detach, a step, a "
-                f"random draw, a state, a value that leaves torch. If it is meant to differ: {SURROGATE}"
+                f"random draw, a state, a value computed outside torch. If this is intended: {SURROGATE}"
             )
     return "finite; declared with surrogate=True" if known.objectives[name].surrogate else "equals finite differences"
 
@@ -80,11 +80,11 @@ def permutation(name: str, known: Catalog) -> str:
             raise Broken(f"{way}: the loss changes with the order of the pairs: {values[0]:.6g}, then {values[2]:.6g}")
         if not torch.allclose(gradients[0][order][:, order], gradients[1], rtol=1e-7):
             raise Broken(f"{way}: the gradient of a pair changes with the order of the pairs")
-    return "the order of the pairs changes nothing"
+    return "independent of the order of the pairs"
 
 
 def half_precision(name: str, known: Catalog) -> str:
-    """Check that 16-bit embeddings give a finite loss and gradient: random, all in one point, each on its pair."""
+    """Check for a finite loss and gradient with 16-bit embeddings: random, all identical, or identical in each pair."""
     for way, objective in _ways(name, known, torch.float32):
         for dtype in (torch.bfloat16, torch.float16):
             for what, (image, text) in _embeddings().items():
@@ -96,7 +96,7 @@ def half_precision(name: str, known: Catalog) -> str:
 
 
 def empty_sets(name: str, known: Catalog) -> str:
-    """Check for a finite loss and gradient without negatives, in the smallest batch, and for triplets in order."""
+    """Check for a finite loss and gradient without negatives, with two pairs, and with all triplets correct."""
     for way, objective in _ways(name, known):
         cases = {"two pairs": _scores()[:2, :2], "all in order": 2 * torch.eye(PAIRS, dtype=torch.float64) - 1}
         for what, scores in cases.items():
@@ -105,11 +105,11 @@ def empty_sets(name: str, known: Catalog) -> str:
         for way, objective in _ways(name, known, ignore_same_image=True):
             where = f"{way}, no text is a negative (s_neg is -inf: see `Triplets.finite`)"
             _gradient(where, objective, _scores(), torch.zeros(PAIRS, dtype=torch.long))
-    return "finite without negatives, with two pairs, and when all is in order"
+    return "finite without negatives, with two pairs, and with all triplets correct"
 
 
 def weights(name: str, known: Catalog) -> str:
-    """Check that a new loss with the state and random states of a checkpoint gives the value of the old one."""
+    """Check that a new loss with the state and random states of a checkpoint returns the same value."""
     for (way, first), (_, resumed) in zip(_ways(name, known), _ways(name, known), strict=True):
         _gradient(way, first.train(), _scores())
         resumed.train().load_state_dict(first.state_dict())
@@ -118,14 +118,14 @@ def weights(name: str, known: Catalog) -> str:
         restore_random_states(states, CPU)
         if not torch.equal(expected, resumed.from_similarity(_scores())):
             raise Broken(
-                f"{way}: a new loss with the state of a checkpoint gives another value. Cause: state outside "
-                "state_dict; a torch.nn.Module holds it as buffers"
+                f"{way}: a new loss with the state of a checkpoint returns another value. Cause: state outside "
+                "state_dict; register it as a buffer of a torch.nn.Module"
             )
     return "all state is in state_dict"
 
 
 def speed(name: str, known: Catalog) -> str:
-    """Time forward and backward against the hinge of Triplet-HN; every ratio passes."""
+    """Time forward and backward relative to the hinge of Triplet-HN; always passes."""
     image, text = (x.requires_grad_() for x in _embeddings(TIMED_PAIRS, TIMED_DIMENSIONS)["random"])
     objectives, times = [build(name, known.objectives), build("triplet-hn")], list[list[float]]([[], []])
     before = torch.get_num_threads()
@@ -143,16 +143,16 @@ def speed(name: str, known: Catalog) -> str:
 
 
 def scale(name: str, known: Catalog) -> str:
-    """Compare the gradient's norm at the start of a training with those of our losses.
+    """Compare the gradient norm at the start of training with those of built-in losses.
 
-    A finite norm passes; a `Remark` says how a loss that averages over a batch is compared fairly with ours, which sum.
+    A finite norm passes. A `Remark` tells how to compare a loss that averages over a batch with ours, which sum.
     """
     if extra := known.objectives[name].needs + known.objectives[name].columns:
         return f"not measured: it needs {' and '.join(extra)}"
     norms = {other: _first_norm(other, known) for other in dict.fromkeys([name, *PEERS])}
     norm, others = norms.pop(name), ", ".join(f"{other} {n:,.4g}" for other, n in norms.items())
     if not math.isfinite(norm):
-        raise Broken(f"the norm of the gradient is {norm} at the start of {RECIPE}")
+        raise Broken(f"the gradient norm is {norm} at the start of {RECIPE}")
     clip = catalog.recipe(RECIPE).train.clip_norm
     text = (
         f"gradient norm {norm:,.4g} at the start of {RECIPE}; {others} on the same batch; train.clip_norm is {clip:g}"
@@ -166,7 +166,7 @@ def scale(name: str, known: Catalog) -> str:
 
 
 def _first_norm(name: str, known: Catalog) -> float:
-    """The norm of the gradient of all weights, before clipping, on the first batch of a trial."""
+    """Return the gradient norm of all weights, before clipping, on the first batch of a trial."""
     recipe = catalog.recipe(RECIPE)
     data = DatasetSettings.model_validate({"name": "shapes", "protocol": catalog.protocols("shapes")[0]})
     goal = known.validated(ObjectiveSettings, {"name": name, "parameters": resolve(name, known.objectives)})
@@ -184,7 +184,7 @@ OF_OBJECTIVES: dict[str, Callable[[str, Catalog], str]] = {check.__name__.replac
 def _ways(
     name: str, known: Catalog, dtype: torch.dtype = torch.float64, **parameters: bool
 ) -> Iterator[tuple[str, Objective]]:
-    """The objective in evaluation, under both variants, with each choice of negatives that a grid has."""
+    """Yield the objective in evaluation mode, for both variants and each mining that a grid may use."""
     declared = known.objectives[name].parameters
     differ = any(parameter.default != parameter.released for parameter in declared.values())
     for variant in ("paper", "released") if differ else ("paper",):
@@ -197,7 +197,7 @@ def _ways(
 
 
 def _scores() -> Float[Tensor, "b b"]:
-    """Scores of a batch in the middle of a training: no ties, positives among negatives."""
+    """Return scores like those in the middle of training: no ties, positives among negatives."""
     random = torch.Generator().manual_seed(SEED)
     scores = 0.3 * torch.randn(PAIRS, PAIRS, generator=random, dtype=torch.float64)
     return (scores + 0.2 * torch.eye(PAIRS, dtype=torch.float64)).clamp(-0.95, 0.95)
@@ -217,7 +217,7 @@ def _embeddings(pairs: int = PAIRS, dimensions: int = DIMENSIONS) -> dict[str, t
 
 
 def _gradient(where: str, objective: Objective, scores: Tensor, image_of_text: Tensor | None = None) -> Tensor:
-    """The gradient with respect to the scores; it, those of learnt parameters and the loss are finite."""
+    """Return the gradient with respect to the scores; raise Broken if the loss or a gradient is not finite."""
     scores, learnt = scores.clone().requires_grad_(), _learnt(objective)
     loss = objective.from_similarity(scores, image_of_text)
     grad, *of_learnt = torch.autograd.grad(loss, (scores, *learnt.values()), materialize_grads=True)
@@ -233,7 +233,7 @@ def _value(objective: Objective, scores: Tensor, *_: Tensor) -> Tensor:
 
 
 def _learnt(objective: Objective) -> dict[str, Tensor]:
-    """The parameters of a loss that learn, by the names that the loss gives them."""
+    """Return the learnt parameters of a loss, by name."""
     named = objective.named_parameters()
     return {name.partition(".")[2]: parameter for name, parameter in named if parameter.requires_grad}
 

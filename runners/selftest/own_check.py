@@ -1,4 +1,4 @@
-"""The check of a user's own losses, poolings, encoders and scorers: each line computes what its name says."""
+"""Checks of user-defined losses, poolings, encoders and scorers."""
 
 import traceback
 from collections.abc import Callable, Iterator
@@ -24,16 +24,16 @@ from goalgrid.retrieval.scorers.sets import TokenSets
 from goalgrid.runners.selftest.objective_check import OF_OBJECTIVES, SEED, Broken, Remark
 
 DIM, OF_SETS = 12, 6
-"""Dimensions of the joint space, and of the vectors of sets."""
+"""Dimensions of the joint space, and of the vectors in sets."""
 IMAGES: dict[str, tuple[int, ...]] = {"pictures": (3, 64, 64), "features": (48,), "regions": (6, 48)}
-"""The shape of an image that is checked, by what an encoder reads."""
+"""Shapes of the test images, by the input type of an encoder."""
 VOCABULARY = 40
 LENGTHS = (9, 5, 2, 1)
-"""Words of the captions that are checked."""
+"""Numbers of words of the test captions."""
 MEMBERS, REGIONS, WORDS = (5, 3, 2, 1), (5, 3, 5, 1), (4, 1, 2)
-"""Vectors of the sets, images and captions that are checked."""
+"""Numbers of vectors in the test sets, images and captions."""
 ALIKE = 1e-4
-"""Tolerance between values of the same input, relative to the largest value: float32 sums in another order."""
+"""Tolerance relative to the largest value; float32 sums may be computed in another order."""
 
 Inputs = tuple[Tensor, ...]
 Call = Callable[..., Tensor]
@@ -41,14 +41,14 @@ Call = Callable[..., Tensor]
 
 @dataclass(frozen=True)
 class Part:
-    """A user's pooling, encoder or scorer, as the checks call it.
+    """A user-defined pooling, encoder or scorer under test.
 
     Args:
-        make: gives it with the default of each parameter.
-        read: its input.
-        again: further ways to compute its output for this input, by what differs.
-        of_sets: whether it reads vectors of sets, which have a gradient.
-        call: gives its output for an input.
+        make: builds it with default parameters.
+        read: test input.
+        again: yields equivalent computations of its output, with a description of what differs.
+        of_sets: whether it reads sets of vectors, for which gradients are checked.
+        call: computes its output for an input.
     """
 
     make: Callable[[], Any]
@@ -60,13 +60,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a check of a user's loss, pooling, encoder or scorer.
+    """The result of one check of a user-defined component.
 
     Args:
-        check: its name: `gradient`.
-        holds: whether it passes.
-        text: the measurement, or the fault.
-        remark: whether the text says more than the measurement, of a check that passes.
+        check: name of the check, e.g. `gradient`.
+        holds: whether it passed.
+        text: the measurement, or what is wrong.
+        remark: whether the text of a passed check contains a remark for the user.
     """
 
     check: str
@@ -76,7 +76,7 @@ class Verdict:
 
 
 def verdicts(name: str, known: Catalog) -> Iterator[Verdict]:
-    """Run all checks of the user's loss, pooling, encoder or scorer of this name, and yield each result."""
+    """Run all checks of the user-defined component with this name, and yield each result."""
     if part := _part(name, known):
         checks = {check: partial(function, part) for check, function in OF_PARTS.items()}
     else:
@@ -98,7 +98,7 @@ def verdicts(name: str, known: Catalog) -> Iterator[Verdict]:
 
 
 def shape(part: Part) -> str:
-    """Check for a finite vector per input, or score per pair. The part itself reports a wrong shape."""
+    """Check for finite vectors per input, or finite scores per pair. Wrong shapes are reported by the call itself."""
     output = part.call(_made(part), *part.read)
     if not output.isfinite().all():
         raise Broken("a value is not finite")
@@ -106,7 +106,7 @@ def shape(part: Part) -> str:
 
 
 def gradient(part: Part) -> str:
-    """Check that gradients of sets equal finite differences in float64, and that those of learnt weights are finite."""
+    """Check that gradients of sets equal finite differences in float64, and that gradients of weights are finite."""
     module, call, read = *_evaluating(part), part.read
     if part.of_sets:
         if isinstance(module, nn.Module):
@@ -131,7 +131,7 @@ def gradient(part: Part) -> str:
 
 @torch.no_grad()
 def batch(part: Part) -> str:
-    """Check that in evaluation an output depends on its own input alone: on no other input, padding or earlier call."""
+    """Check that an output in evaluation mode does not depend on other inputs, padding or earlier calls."""
     _, call = _evaluating(part)
     output = call(*part.read)
     for what, other in (("at the second call", call(*part.read)), *part.again(call, part.read)):
@@ -142,7 +142,7 @@ def batch(part: Part) -> str:
 
 
 def half_precision(part: Part) -> str:
-    """Check that vectors of 16 bits, random or all alike, give finite values and gradients."""
+    """Check for finite values and gradients with 16-bit vectors, random or all identical."""
     _, call = _evaluating(part)
     one = torch.eye(OF_SETS)[0]  # so that products are exactly 1
     cases: dict[str, Callable[[Tensor], Tensor]] = {
@@ -162,14 +162,14 @@ def half_precision(part: Part) -> str:
 
 @torch.no_grad()
 def weights(part: Part) -> str:
-    """Check that another instance with the weights of a checkpoint gives the same values."""
+    """Check that a new instance with the weights of a checkpoint returns the same values."""
     first, other = _made(part), _made(part, SEED + 1)
     part.call(first, *part.read)  # in training, so that running statistics are no longer those of the start
     if isinstance(first, nn.Module):
         other.load_state_dict(first.state_dict())
         first.eval(), other.eval()
     if not torch.equal(part.call(first, *part.read), part.call(other, *part.read)):
-        raise Broken("it gives other values with the weights of a checkpoint. Cause: state outside state_dict")
+        raise Broken("a new instance returns other values with the weights of a checkpoint: state outside state_dict")
     return "all state is in state_dict"
 
 
@@ -183,7 +183,7 @@ def _made(part: Part, seed: int = SEED) -> Any:
 
 
 def _evaluating(part: Part) -> tuple[Any, Call]:
-    """The part in evaluation, where it has weights, and its call."""
+    """Return the component in evaluation mode, and a function that calls it."""
     module = _made(part)
     if isinstance(module, nn.Module):
         module.eval()
@@ -191,7 +191,7 @@ def _evaluating(part: Part) -> tuple[Any, Call]:
 
 
 def _part(name: str, known: Catalog) -> Part | None:
-    """The pooling, encoder or scorer of this name; None for a loss."""
+    """Return the pooling, encoder or scorer with this name; None for a loss."""
     content = {"encoder": "own", "name": name}
     if name in known.registered("pooling"):
         values, sizes = _sets(MEMBERS)
@@ -223,7 +223,7 @@ def _random() -> torch.Generator:
 
 
 def _sets(sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Random unit vectors of sets of these sizes, with zeros behind them; and the sizes."""
+    """Return random unit vectors for sets of these sizes, zero-padded, and the sizes."""
     counts = torch.tensor(sizes)
     vectors = normalize(torch.randn(len(sizes), max(sizes), OF_SETS, generator=_random()), dim=-1)
     return vectors * (torch.arange(max(sizes)) < counts[:, None])[..., None], counts
@@ -242,13 +242,13 @@ def _embedded_again(call: Call, read: Inputs) -> Iterator[tuple[str, Tensor]]:
     yield from _flipped_and_alone(call, read)
     if len(read) == 2:
         ids, lengths = read
-        yield "with more padding behind a caption's end", call(pad(ids, (0, 3)), lengths)
+        yield "with more padding after a caption", call(pad(ids, (0, 3)), lengths)
 
 
 def _pooled_again(call: Call, read: Inputs) -> Iterator[tuple[str, Tensor]]:
     yield from _flipped_and_alone(call, read)
     values, present = read
-    yield "with another value in a member that is not present", call(values + 7 * ~present[..., None], present)
+    yield "with another value at a padded position", call(values + 7 * ~present[..., None], present)
 
 
 def _scored_again(call: Call, read: Inputs) -> Iterator[tuple[str, Tensor]]:
@@ -258,5 +258,5 @@ def _scored_again(call: Call, read: Inputs) -> Iterator[tuple[str, Tensor]]:
     rows = [torch.cat([call(regions[i : i + 1], counts[i : i + 1], words[t : t + 1], lengths[t : t + 1])
                        for t in range(len(words))], dim=1) for i in range(len(regions))]  # fmt: skip
     yield "alone in a batch", torch.cat(rows)
-    yield "with more zeros behind an image's last vector", call(pad(regions, (0, 0, 0, 3)), counts, words, lengths)
-    yield "with more zeros behind a caption's last word", call(regions, counts, pad(words, (0, 0, 0, 3)), lengths)
+    yield "with more zero padding after an image's vectors", call(pad(regions, (0, 0, 0, 3)), counts, words, lengths)
+    yield "with more zero padding after a caption's words", call(regions, counts, pad(words, (0, 0, 0, 3)), lengths)

@@ -1,4 +1,4 @@
-"""The self-test: kills a worker of a tiny grid, here or on a cluster, and looks for losses."""
+"""The self-test: kills a worker of a tiny grid, here or on a cluster, and verifies that nothing is lost."""
 
 import shutil
 import subprocess
@@ -23,10 +23,10 @@ SETTINGS = (
     'objectives=["con_con","sig-ms_cir"]', 'recipes=["cnn-bow"]', "train.batch_size=250", "train.epochs=12",
     "model.image.size=16", "seeds=[0]", "reliability.checkpoint_steps=5",
 )  # fmt: skip
-"""Two trials of the embedded data, of a few seconds each."""
+"""Grid of two trials on the built-in data, a few seconds each."""
 
 PATIENCE = 180.0
-"""Seconds to wait for anything; on a slow machine Ray alone takes half a minute to start."""
+"""Timeout of each step in seconds; on a slow machine, Ray alone takes half a minute to start."""
 
 ADVICE = (
     "Your own trials are untouched; those of this test are kept in {place}, with their log. The runs folder must be on "
@@ -35,15 +35,15 @@ ADVICE = (
 
 
 class Unmet(Exception):
-    """A claim does not hold, or an awaited event did not happen in time."""
+    """A claim does not hold, or an expected event did not happen in time."""
 
 
 def selftest(runs: Path, address: str | None) -> Iterator[str]:
-    """Test the claims in a new folder below `runs`, give each that holds, and remove the folder if all do.
+    """Test the claims in a new folder below `runs`, yield each that holds, and remove the folder if all do.
 
     Raises:
-        UserError: the folder cannot be made, or no cluster answers.
-        Unmet: a claim does not hold; with the counter-evidence and the next step.
+        UserError: the folder cannot be created, or no cluster answers.
+        Unmet: a claim does not hold; the message has the evidence and the next step.
     """
     try:
         runs.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def selftest(runs: Path, address: str | None) -> Iterator[str]:
         except (Unmet, subprocess.TimeoutExpired) as unmet:
             problem = f"{unmet}. Its log: {log}, which ends: {_last_line(log)}"
         if problem:
-            advice = f"goalgrid cannot be trusted with {runs} yet. {ADVICE.format(place=place)}"
+            advice = f"Do not use {runs} with goalgrid yet: results may be lost. {ADVICE.format(place=place)}"
             raise Unmet(f"{claim}: {problem}\n{advice}")
         yield claim
     shutil.rmtree(place)
@@ -95,7 +95,7 @@ def _kill_worker(home: Home, log: Path, address: str | None) -> str:
 
 @contextmanager
 def _launched(home: Home, log: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A launch in a session of its own, so that a Ctrl-C here does not reach it; it is killed after the block."""
+    """Start a launch in a new session, so that Ctrl-C here does not reach it; kill it after the block."""
     settings = [word for setting in SETTINGS for word in ("--set", setting)]
     command = [sys.executable, "-m", "goalgrid", "run", "demo", *settings, *options]
     command += ["--runs", str(home.path), "--mlflow-uri", ""]
@@ -110,7 +110,7 @@ def _launched(home: Home, log: Path, *options: str) -> Iterator[subprocess.Popen
 
 
 def _moving(home: Home, driver: subprocess.Popen[bytes]) -> Attempt:
-    """Wait for a live attempt that has begun, at a trial with a checkpoint."""
+    """Wait for a live, running attempt at a trial that has a checkpoint."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         if driver.poll() is not None:
@@ -125,7 +125,7 @@ def _moving(home: Home, driver: subprocess.Popen[bytes]) -> Attempt:
             ):
                 return attempt
         time.sleep(0.02)
-    raise Unmet(f"a trial that moves on did not come within {PATIENCE:g} s")
+    raise Unmet(f"no trial made progress within {PATIENCE:g} s")
 
 
 def _last_line(log: Path) -> str:

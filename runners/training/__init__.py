@@ -1,1 +1,1 @@
-"""All that decides a trial's numbers: the trainer, what it reads, its schedules, checkpoints and process group."""
+"""Everything that affects a trial's results: the trainer, its inputs, schedules, checkpoints and process group."""

@@ -1,4 +1,4 @@
-"""How many pairs the batches of an epoch have, and whether replicas can share them. This module loads no torch."""
+"""Sizes of an epoch's batches, and whether replicas can share them. Does not import torch."""
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.resources import Resources
@@ -6,9 +6,9 @@ from goalgrid.grid.settings import TrainSettings
 
 
 def batch_sizes(captions: int, train: TrainSettings) -> tuple[int, int]:
-    """Return the number of whole batches of an epoch, and the pairs of a smaller last batch (0: there is none).
+    """Return the number of full batches in an epoch, and the size of a smaller last batch (0 if there is none).
 
-    A last batch of a single pair is left out, or with `drop_last` any smaller one, unless it is the only batch.
+    A last batch of a single pair is dropped, or any smaller batch with `drop_last`, unless it is the only batch.
 
     >>> from goalgrid.grid import catalog
     >>> train = catalog.recipe("fc-bow").train.model_copy(update={"batch_size": 4})
@@ -28,7 +28,7 @@ def batches_of_epoch(captions: int, train: TrainSettings) -> int:
 
 
 def check_batches(train: TrainSettings, captions: int, resources: Resources) -> None:
-    """Check that a batch of an epoch's captions has at least a pair for every replica; UserError: one is too small."""
+    """Check that every batch of an epoch has at least one pair per replica; raise UserError if not."""
     whole, last = batch_sizes(captions, train)
     least, replicas = last or (train.batch_size if whole else 0), resources.replicas
     if replicas > 1 and least < replicas:

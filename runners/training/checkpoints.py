@@ -1,7 +1,7 @@
-"""Checkpoints: the whole state of a training, as tensors and plain values, loaded without unpickling code.
+"""Checkpoints: the complete state of a training as tensors and plain values, loaded without unpickling code.
 
-A checkpoint is the zip file that `torch.save` writes, with its SHA-256 in the zip's comment: `torch.load` reads it
-unchanged, and a truncated or damaged file is detected.
+A checkpoint is the zip file that `torch.save` writes, with its SHA-256 in the zip's comment. So `torch.load` can read
+it as usual, and truncated or damaged files are detected.
 """
 
 import copy
@@ -24,15 +24,15 @@ from goalgrid.grid.store.files import atomic_write
 
 _MARK = b"sha256:"
 _COMMENT = len(_MARK) + 64
-"""Length of the zip's comment in bytes; the two bytes before the comment hold it."""
+"""Length of the zip's comment in bytes; the zip stores it in the two bytes before the comment."""
 
 
 class Corrupt(Exception):
-    """The file is not a whole checkpoint."""
+    """The file is not a complete checkpoint."""
 
 
 def save(path: Path, content: dict[str, Any], *, previous: Path | None = None, durable: bool = True) -> None:
-    """Replace the checkpoint at `path` in one step, or leave it untouched; the old one becomes `previous`."""
+    """Replace the checkpoint at `path` atomically, and move the old one to `previous`."""
     with atomic_write(path, durable=durable, previous=previous) as aside, aside.open("w+b") as file:
         try:
             torch.save(content, file)
@@ -48,28 +48,28 @@ def save(path: Path, content: dict[str, Any], *, previous: Path | None = None, d
 
 
 class Writer:
-    """Copies a training's state to host memory, and writes it in a thread, while the caller goes on.
+    """Copies the state of a training to host memory, and writes it in a background thread.
 
-    One write at a time: a second waits for the first, so that memory holds one copy at most.
+    Only one write runs at a time, so memory holds at most one copy; a second one waits for the first.
     """
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "checkpoint")
         self._write = self._pool.submit(lambda: None)
         self._copies = dict[tuple[Any, ...], Tensor]()
-        """By place, shape and type of the tensor: weights and moments keep theirs from step to step."""
+        """Copies by position, shape and type of the tensor, reused from one checkpoint to the next."""
 
     def start(self, write: Callable[..., None], *contents: Any) -> None:
-        """Wait for the write before, and let this begin with copies of the contents; UserError: that write failed."""
+        """Start a write of copies of the contents, after the previous write; raise UserError if that one failed."""
         self.wait()
         self._write = self._pool.submit(write, *self.copied(contents))
 
     def wait(self) -> None:
-        """Wait for the write that runs; raises what made it fail."""
+        """Wait for the current write; re-raise its error if it failed."""
         self._write.result()
 
     def close(self) -> None:
-        """Wait for the write that runs, and end the thread and drop the copies; raises what made it fail."""
+        """Wait for the current write, end the thread and free the copies; re-raise its error if it failed."""
         try:
             self.wait()
         finally:
@@ -77,14 +77,14 @@ class Writer:
             self._copies.clear()
 
     def check(self) -> None:
-        """Raise what made a write fail, without waiting."""
+        """Re-raise the error of a failed write, without waiting for a running one."""
         if self._write.done():
             self.wait()
 
     def copied(self, content: Any) -> Any:
-        """Copy the tensors in dicts, lists and tuples over the previous copies; a tensor that occurs twice, once.
+        """Copy the tensors in dicts, lists and tuples into the buffers of the previous copies, shared tensors once.
 
-        The copies stay for the next content: new memory takes longer than copying.
+        The buffers are kept for the next content, since allocation takes longer than copying.
         """
         copies = dict[tuple[Any, ...], Tensor]()
         taken = self._copied(content, copies)
@@ -92,7 +92,7 @@ class Writer:
         return taken
 
     def _copied(self, value: Any, copies: dict[tuple[Any, ...], Tensor]) -> Any:
-        """A copy of the value; `copies` takes those of its tensors."""
+        """Return a copy of the value, and add the copies of its tensors to `copies`."""
         if isinstance(value, Tensor):
             key = value.data_ptr(), value.shape, value.stride(), value.dtype
             if not value.data_ptr():  # without elements, it has no place of its own
@@ -111,7 +111,7 @@ class Writer:
 
 
 def load(path: Path, device: torch.device) -> dict[str, Any]:
-    """Read the checkpoint at `path`; FileNotFoundError: there is none; `Corrupt`: it is truncated or damaged."""
+    """Read the checkpoint at `path`; raise FileNotFoundError if it is missing, `Corrupt` if truncated or damaged."""
     try:
         check_regular(path)
         checksum(path)  # first: of a file that is not whole, nothing is read into memory
@@ -120,7 +120,7 @@ def load(path: Path, device: torch.device) -> dict[str, Any]:
         raise Corrupt(f"{path} is a folder") from error
     body, comment = data[:-_COMMENT], data[-_COMMENT:]
     if comment != _MARK + hashlib.sha256(body).hexdigest().encode():
-        raise Corrupt(f"{path} is not whole: its checksum is wrong")
+        raise Corrupt(f"{path} is damaged: its checksum is wrong")
     try:
         return loaded(data, device)
     except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
@@ -128,12 +128,12 @@ def load(path: Path, device: torch.device) -> dict[str, Any]:
 
 
 def checksum(path: Path) -> str:
-    """Return the checksum stored in the checkpoint at `path`; `Corrupt`: it has none."""
+    """Return the checksum stored in the checkpoint at `path`; raise `Corrupt` if it has none."""
     with path.open("rb") as file:
         file.seek(-min(_COMMENT, path.stat().st_size), os.SEEK_END)
         comment = file.read()
     if not comment.startswith(_MARK):
-        raise Corrupt(f"{path} is not whole: it has no checksum")
+        raise Corrupt(f"{path} is damaged: it has no checksum")
     return comment.removeprefix(_MARK).decode()
 
 
@@ -145,7 +145,7 @@ def dumped(content: dict[str, Any]) -> bytes:
 
 
 def loaded(data: bytes, device: torch.device) -> dict[str, Any]:
-    """Load tensors and values from the bytes of `dumped`, on a device; runs no pickled code."""
+    """Load tensors and values from the bytes of `dumped` to a device, without running pickled code."""
     return dict(torch.load(io.BytesIO(data), map_location=device, weights_only=True))
 
 
@@ -157,7 +157,7 @@ def random_states(device: torch.device) -> dict[str, Any]:
 
 
 def seed_all(seed: int, device: torch.device) -> None:
-    """Seed Python, NumPy and torch. `torch.manual_seed` also seeds devices not in use, which takes a millisecond."""
+    """Seed Python, NumPy and torch; faster than `torch.manual_seed`, which also seeds unused devices."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.default_generator.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Embedding and ranking a split: vectors at once, sets of vectors a tile at a time."""
+"""Embed and rank a split: single vectors all at once, sets of vectors tile by tile."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -27,19 +27,19 @@ from goalgrid.runners.training.machine import precision, set_tf32
 from goalgrid.runners.training.training_methods import selecting
 
 EMBED_BATCH = 512
-"""Feature vectors or captions embedded at a time when evaluating; pixels use the batch size of training."""
+"""Evaluation batch size for feature vectors and captions; pixels use the batch size of training."""
 
 TILE = {"cpu": 64, "cuda": 256}
-"""Images whose captions a scorer of sets scores at a time."""
+"""Number of images whose captions a set scorer scores at a time."""
 
 
 class NonFinite(UserError):
-    """The training diverged, or a model computes no numbers: a loss, a gradient or a score is not finite."""
+    """A loss, gradient or score is not finite: the training diverged, or the model outputs NaN."""
 
 
 @dataclass(frozen=True, eq=False)
 class Captions:
-    """Captions of a split, embedded only when they are scored: the sets of words of all captions would fill memory."""
+    """Captions of a split, embedded on demand: the word vectors of all captions would not fit in memory."""
 
     model: DualEncoder
     settings: TrialSettings
@@ -70,10 +70,10 @@ class Captions:
 def embedded(
     model: DualEncoder, settings: TrialSettings, inputs: Inputs, split_name: str, group: ProcessGroup = ALONE
 ) -> tuple[Rows, Rows, Int[np.ndarray, " t"]]:
-    """Embeddings of a split's images and captions, and the image that each caption describes.
+    """Embed a split; return the embeddings of images and captions, and the image that each caption describes.
 
-    The validation split is cut to the images that choose the checkpoint. Each rank embeds its part of the
-    batches, so that the embeddings are those of one process; a model that scores sets is not shared.
+    The validation split is cut to the images that select the checkpoint. Each rank embeds some of the batches, so the
+    embeddings equal those of a single process. With a set scorer, every rank embeds everything.
     """
     split: Split = getattr(inputs.pairs, split_name)
     images, texts = split.first(selecting(settings, inputs.pairs) if split_name == "val" else None)
@@ -103,7 +103,7 @@ def embedded(
 def _shared(
     group: ProcessGroup, batches: Sequence[Tensor], embed: Callable[[Sequence[Tensor]], list[Tensor]]
 ) -> Tensor:
-    """Return the embeddings of all batches; each rank embeds some and gathers the others."""
+    """Return the embeddings of all batches; each rank embeds some of them and gathers the rest."""
     if group.size == 1:
         return torch.cat(embed(batches))
     place, sizes = group.part(len(batches)), [len(batch) for batch in batches]
@@ -118,9 +118,9 @@ def _shared(
 def ranked(
     model: DualEncoder, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"], fold: int | None = None
 ) -> evaluation.Ranks:
-    """Ranks of the embeddings of `embedded` by the model's scorer, in folds of so many images; None: as a whole.
+    """Rank the embeddings of `embedded` by the model's scorer, in folds of `fold` images (None: all at once).
 
-    NonFinite: a score is NaN, which has no place among others.
+    Raises NonFinite if a score is NaN, which cannot be ranked.
     """
     options: dict[str, Any] = {}
     if scorer := model.scorer:
@@ -130,8 +130,8 @@ def ranked(
     if any(math.isnan(value) for part in ranks.folds or (ranks,) for value in part.similarities.values()):
         sides = [(side, rows) for side, rows in (("image", image), ("caption", text)) if isinstance(rows, Tensor)]
         spoilt = [f"{int(rows.isnan().any(1).sum()):,} of {counted(len(rows), side)}" for side, rows in sides]
-        of = f", as {' and '.join(spoilt)} have no vector of numbers" if spoilt else ""
-        raise NonFinite(f"scores of the model are NaN{of}. Look at what its encoders give after eval().")
+        of = f", because the embeddings of {' and '.join(spoilt)} are NaN" if spoilt else ""
+        raise NonFinite(f"scores of the model are NaN{of}. Check the outputs of its encoders after eval().")
     return ranks
 
 
@@ -142,7 +142,10 @@ def ranks_of_test(
     protocols: Sequence[str | None],
     beat: Callable[[], None] = lambda: None,
 ) -> tuple[tuple[Rows, Rows, Int[np.ndarray, " t"]], dict[Any, evaluation.Ranks]]:
-    """Return the embedded test split, and its ranks by each protocol (None: as a whole); some models rank twice."""
+    """Return the embedded test split, and its ranks by each protocol (None: all at once).
+
+    Models with a second stage rank again with it.
+    """
     test = embedded(model, settings, inputs, "test")
     folds = [protocol(name).fold if name else None for name in protocols]
     ranks = [ranked(model, *test, fold) for fold in folds]
@@ -157,7 +160,7 @@ def ranks_of_test(
 def objective_value(
     model: DualEncoder, objective: Objective, size: int, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"]
 ) -> float:
-    """Return the mean loss of the embeddings of `embedded` over `batches_of` these; NaN without a batch."""
+    """Return the mean loss of the embeddings of `embedded` over `batches_of` them; NaN if there is no batch."""
     values, vectors = list[Tensor](), isinstance(image, Tensor) and isinstance(text, Tensor)
     objective.eval()
     with torch.no_grad():
@@ -170,9 +173,9 @@ def objective_value(
 def batches_of(
     size: int, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"]
 ) -> Iterator[tuple[Int[Tensor, " b"], Any, Any]]:
-    """Batches of `size` images in the split's order: their rows, the images and their first captions.
+    """Yield batches of `size` images in the split's order: their rows, the images and their first captions.
 
-    A last batch that is smaller is left out, unless it is the only one; a single image is no batch.
+    A smaller last batch is dropped, unless it is the only one; a single image does not make a batch.
     """
     owners, captions = (torch.from_numpy(rows) for rows in np.unique(image_of_text, return_index=True))
     for start in range(0, max(1, len(owners) - size + 1) if len(owners) > 1 else 0, size):
@@ -181,7 +184,7 @@ def batches_of(
 
 
 def scored(model: DualEncoder, image: Rows, text: Rows) -> Float[Tensor, "i t"]:
-    """Score the embeddings of `embedded` by the model."""
+    """Return the model's scores of the embeddings of `embedded`."""
     texts: Any = text.sets if isinstance(text, Captions) else text
     images: Any = image
     return model.scores(images, texts)

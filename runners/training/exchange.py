@@ -1,7 +1,7 @@
-"""What replicas, processes of one machine, exchange in a step: embeddings, gradients, statistics of batch norms.
+"""Communication between replicas (processes of one machine): embeddings, gradients, batch-norm statistics.
 
-Broadcast and all_gather are all_reduces with zeros, which is bit-exact: nccl between GPUs, gloo between CPUs. They use
-loopback only, and a file as rendezvous, so no port has to be chosen.
+Broadcast and all_gather are implemented as all_reduce with zeros, which is bit-exact, by nccl for GPUs and gloo for
+CPUs. All traffic uses loopback, and the rendezvous is a file, so no port has to be chosen.
 """
 
 import os
@@ -24,12 +24,12 @@ from torch.utils.hooks import RemovableHandle
 from goalgrid.retrieval.encoders.reasoning import sum_of_batch
 
 INIT_TIMEOUT = timedelta(minutes=1)
-"""Time to initialise the process group, once all replicas are ready."""
+"""Timeout to initialise the process group, once all replicas are ready."""
 STEP_TIMEOUT = timedelta(days=1)
-"""Time for a collective: practically for ever. The launch's watchdog ends stuck trials."""
+"""Timeout of a collective: practically infinite, since the launch's watchdog ends stuck trials."""
 DESTROY_SECONDS = 30.0
 BUCKET = 25 << 20
-"""Bytes of gradients that replicas sum at a time, as in torch's `DistributedDataParallel`."""
+"""Bucket size in bytes for summing gradients, as in torch's `DistributedDataParallel`."""
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 
@@ -42,13 +42,13 @@ class PeerLost(RuntimeError):
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """The process group, as a rank sees it; rank 0 is the trial's own process. A single replica has no group."""
+    """The process group as seen by one rank; rank 0 is the trial's main process. A single replica has no group."""
 
     rank: int = 0
     size: int = 1
 
     def part(self, count: int) -> slice:
-        """Return this rank's rows of `count`: contiguous parts whose sizes differ by at most one.
+        """Return this rank's slice of `count` rows; the slices of all ranks differ in size by at most one.
 
         >>> [ProcessGroup(rank, 3).part(8) for rank in range(3)]
         [slice(0, 2, None), slice(2, 5, None), slice(5, 8, None)]
@@ -56,13 +56,13 @@ class ProcessGroup:
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def sum(self, values: Tensor) -> None:
-        """Replace the values, in place, by their sum over all ranks (all_reduce); PeerLost: a replica is gone."""
+        """Sum the values over all ranks in place (all_reduce); raise PeerLost if a replica is gone."""
         _or_lost(partial(distributed.all_reduce, values))
 
     def all_gather(self, part: Shaped[Tensor, "p *rest"], count: int) -> Shaped[Tensor, "b *rest"]:
-        """Return the parts of all ranks, `count` rows; in the backward pass, each rank keeps the gradient of its part.
+        """Gather the parts of all ranks, `count` rows in total; backward returns only the gradient of this rank's part.
 
-        Every rank computes the loss of the whole batch and its gradient for every row, so backward sends nothing.
+        Every rank computes the loss of the whole batch and its gradient for all rows, so backward communicates nothing.
         """
         if self.size == 1:
             return part
@@ -76,12 +76,12 @@ ALONE = ProcessGroup()
 
 
 class GradientSums:
-    """Replaces gradients by their sums over the ranks, bit-identical on all, while backward goes on in the block.
+    """Sums gradients over the ranks, overlapping with backward in the block; bit-identical on all ranks.
 
-    Buckets of so many bytes are fixed and follow one another, the last parameters first, as in
-    `DistributedDataParallel`; so all ranks send the same. A bucket goes once all its gradients are complete; the rest,
-    and buckets with a parameter that got no gradient, go at the end. Of `repeated` parameters, every rank has the whole
-    gradient.
+    As in `DistributedDataParallel`, parameters are divided into fixed buckets of `bucket` bytes, the last ones first,
+    and all ranks send buckets in the same order. A bucket is sent once all its gradients are complete; the remaining
+    ones, e.g. with a parameter without gradient, are sent at the end. `repeated` parameters already have the whole
+    gradient on every rank.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class GradientSums:
             self.buckets[-1].append(parameter)
             room -= size
         self._complete = set[Tensor]()
-        """Parameters whose gradient is complete."""
+        """Parameters with a complete gradient."""
         self._sent = list[tuple[list[Tensor], Tensor, Any]]()
         self._hooks = list[RemovableHandle]()
 
@@ -143,7 +143,7 @@ class GradientSums:
 
 
 def _or_lost(call: Callable[[], T]) -> T:
-    """The result; `PeerLost` where torch says that the exchange failed."""
+    """Return the result of `call`; raise `PeerLost` if torch reports a failed collective."""
     try:
         return call()
     except (RuntimeError, ValueError) as error:
@@ -151,10 +151,10 @@ def _or_lost(call: Callable[[], T]) -> T:
 
 
 def init(rank: int, replicas: int, file: Path, device: torch.device, backend: str | None = None) -> ProcessGroup:
-    """Initialise the process group; PeerLost: a replica does not connect in time.
+    """Initialise the process group; raise PeerLost if a replica does not connect in time.
 
-    The rendezvous file is the same for all ranks, and not written before. By default, nccl serves GPUs and gloo CPUs;
-    in addition to nccl, gloo sums what the host knows without waiting for the GPU.
+    All ranks use the same rendezvous file, which must be new. The default backend is nccl for GPUs and gloo for CPUs.
+    With nccl, gloo is also initialised, to sum values on the host without waiting for the GPU.
     """
     os.environ |= {
         "GLOO_SOCKET_IFNAME": LOOPBACK,
@@ -172,7 +172,7 @@ def init(rank: int, replicas: int, file: Path, device: torch.device, backend: st
 
 
 def destroy() -> None:
-    """Destroy the process group, for which nccl waits for all ranks; abort if a rank does not come."""
+    """Destroy the process group, where nccl waits for all ranks; abort if a rank does not join."""
     if not distributed.is_initialized():
         return
     leaving = threading.Thread(target=distributed.destroy_process_group, name="leaving", daemon=True)
@@ -183,21 +183,21 @@ def destroy() -> None:
 
 
 def abort() -> None:
-    """Abort the collective that this process waits in. Only nccl needs it: it would wait for a lost rank for ever."""
+    """Abort the collective that this process waits in. Only nccl needs this: it would wait for a lost rank forever."""
     if distributed.is_initialized() and "nccl" in distributed.get_backend():
         distributed.distributed_c10d._abort_process_group()
 
 
 def synchronised(group: ProcessGroup) -> AbstractContextManager[object]:
-    """Let batch norms in training use mean and variance over the values of all replicas, while active.
+    """Context manager in which batch norms in training mode use mean and variance over all replicas.
 
-    `nn.SyncBatchNorm` needs GPUs, and would replace modules that reshape their input first.
+    `nn.SyncBatchNorm` only supports GPUs, and would replace batch norms that first reshape their input.
     """
     return nullcontext() if group.size == 1 else _Synchronised(group)
 
 
 class _Synchronised(TorchFunctionMode):
-    """Replaces `batch_norm` and `sum_of_batch`, whichever module calls them."""
+    """Intercepts all calls of `batch_norm` and `sum_of_batch`."""
 
     def __init__(self, group: ProcessGroup) -> None:
         super().__init__()
@@ -252,9 +252,9 @@ class _Sum(torch.autograd.Function):
 class _Normal(torch.autograd.Function):
     """y = (x - mean) / sqrt(var + eps), with mean and variance per channel over all replicas.
 
-    dx = (dy - mean(dy) - y mean(dy y)) / sqrt(var + eps), with means over all replicas. Returns y, mean and variance,
-    the variance unbiased for the running statistics. Statistics and sums are in float32; y, which backward needs, has
-    the type of x. Ioffe and Szegedy 2015, Algorithm 1.
+    dx = (dy - mean(dy) - y mean(dy y)) / sqrt(var + eps), with means over all replicas. Returns y, the mean and the
+    unbiased variance (for the running statistics). Statistics and sums are in float32; y, which backward needs, has
+    the dtype of x. Ioffe and Szegedy 2015, Algorithm 1.
     """
 
     @staticmethod
@@ -290,5 +290,5 @@ class _Normal(torch.autograd.Function):
 
 
 def _along(channels: Float[Tensor, " c"], values: Float[Tensor, "b c *hw"]) -> Tensor:
-    """A value per channel, shaped to broadcast over `values`."""
+    """Reshape one value per channel to broadcast over `values`."""
     return channels.view(1, -1, *[1] * (values.ndim - 2))

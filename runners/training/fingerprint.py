@@ -1,4 +1,4 @@
-"""The fingerprint of the code that decides a trial's numbers, read from the sources without importing them."""
+"""Fingerprints of the code that affects a trial's results, computed from the sources without importing them."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
@@ -22,13 +22,13 @@ from goalgrid.results.records import provenance
 from goalgrid.results.records.sources import Sources
 
 ROOTS = frozenset({"goalgrid.runners.training.trainer.Trainer", "goalgrid.runners.training.inputs.prepare"})
-"""The roots of every training. All code that they reach counts."""
+"""The entry points of every training; all code reachable from them is fingerprinted."""
 ENSEMBLE = "goalgrid.runners.trial.ensemble.Ensemble"
-"""The root of an ensemble's evaluation."""
+"""The entry point of an ensemble's evaluation."""
 
 
 def code_fingerprint(settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()) -> str:
-    """Fingerprint of the code that trains these settings, by the names in them; and in an ensemble's members."""
+    """Return the fingerprint of the code that trains these settings, and the models of an ensemble's members."""
     used = {use for use, _ in plugins_of(settings, members)}
     files = tuple(sorted((use.module, use.source) for use in used if use.is_file))
     packages = sorted(use.source for use in used if not use.is_file)
@@ -38,7 +38,7 @@ def code_fingerprint(settings: Shared | TrialSettings, members: Sequence[ModelSe
 def roots_and_names(
     settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the roots of a training of these settings, and the names in the settings, as `Sources` takes them."""
+    """Return the entry points of a training with these settings, and the names in the settings, for `Sources`."""
     members = settings.members if isinstance(settings, Shared) else members
     sections = (settings.dataset, settings.model, settings.train, settings.objective, *members)
     looked = [_looked_through(section) for section in sections]
@@ -58,7 +58,7 @@ def roots_and_names(
 
 
 def plugins_of(settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()) -> list[tuple[Use, str]]:
-    """Return the plugins that settings name, with what they register under that name."""
+    """Return the plugins that the settings use, each with the name of the function or class registered by it."""
     members = settings.members if isinstance(settings, Shared) else members
     sections = [part for model in (settings.model, *members) for part in (model.image, model.text, model.scorer)]
     modules = [part.own_pooling for part in sections if isinstance(part, PoolingSettings)]
@@ -68,7 +68,7 @@ def plugins_of(settings: Shared | TrialSettings, members: Sequence[ModelSettings
 
 
 def sources() -> Sources:
-    """Return the sources of this program without its command line, and the plugin files that this process imported."""
+    """Return the sources of goalgrid, without the command line, and of the plugin files imported by this process."""
     return _sources(plugins.imported_files())
 
 
@@ -81,7 +81,7 @@ def _sources(files: tuple[tuple[str, str], ...]) -> Sources:
 
 @cache
 def names() -> frozenset[str]:
-    """Return all names by which settings choose code of ours: objectives, encoders, poolings, protocols."""
+    """Return all names by which settings select built-in code: objectives, encoders, poolings, protocols."""
     parameters = [parameter for entry in OURS.values() for parameter in entry.parameters.values()]
     choices = {choice for parameter in parameters for choice in parameter.choices}
     schemas = (value for value in _values(TrialSettings.model_json_schema()) if isinstance(value, dict))
@@ -94,7 +94,7 @@ def names() -> frozenset[str]:
 def _fingerprint(
     files: tuple[tuple[str, str], ...], roots: frozenset[str], named: frozenset[str], packages: str
 ) -> str:
-    """The fingerprint of the reached code, and of all sources of installed plug-in packages."""
+    """Fingerprint the reachable code, and all sources of installed plugin packages."""
     everything = digest([provenance.program_fingerprint(), files, sorted(PROTOCOLS)])
     key = [sorted(roots), sorted(named)]
     code = provenance.known_or_found(everything, key, lambda: sources().fingerprint(roots, named))
@@ -103,7 +103,7 @@ def _fingerprint(
 
 @lru_cache(maxsize=10_000)
 def _looked_through(settings: BaseModel) -> tuple[set[str], set[str]]:
-    """The classes of these settings, whose properties a trainer uses; and the strings in them, with their parts."""
+    """Return the classes of these settings, whose properties a trainer uses, and all strings in them."""
     values = list(_values(settings))
     strings = [value for value in values if isinstance(value, str)]
     kinds = {type(value) for value in values if isinstance(value, BaseModel)}
@@ -114,7 +114,7 @@ def _looked_through(settings: BaseModel) -> tuple[set[str], set[str]]:
 
 
 def _values(value: Any) -> Iterator[Any]:
-    """A value, and all values inside it."""
+    """Yield a value, and all values nested in it."""
     yield value
     if isinstance(value, BaseModel):
         value = vars(value)

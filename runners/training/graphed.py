@@ -1,7 +1,7 @@
-"""An objective as CUDA graphs: all its kernels, forward and backward, are launched at once.
+"""Run objectives as CUDA graphs, which launch all kernels of forward and backward at once.
 
-In batches of 128 an objective has 50 to 130 kernels of microseconds, which a GPU waits for one by one. The kernels and
-their order are those of the objective, so are its values and gradients.
+For batches of 128, an objective has 50 to 130 kernels of a few microseconds, so the GPU mostly waits for launches. A
+graph runs the same kernels in the same order, so values and gradients are unchanged.
 """
 
 from collections.abc import Hashable
@@ -16,13 +16,13 @@ from torch.autograd.function import once_differentiable
 from goalgrid.objectives.objective import Objective
 
 MOST_PAIRS = 1024
-"""Larger batches have kernels that take longer than their launch, and would be in memory twice."""
+"""Largest batch for graphs: kernels of larger batches take longer than their launch, and need twice the memory."""
 REHEARSALS = 3
-"""Calls before recording, in which the libraries of CUDA take what they need once."""
+"""Warm-up calls before recording, in which the CUDA libraries allocate their workspaces."""
 
 
 class Graphs:
-    """The graphs of a training: one for each objective, network and shape of a batch."""
+    """The graphs of a training: one for each objective, network and batch shape."""
 
     def __init__(self, *, enabled: bool, pairs: int) -> None:
         self._pairs = pairs if enabled and pairs <= MOST_PAIRS else 0
@@ -31,7 +31,7 @@ class Graphs:
     def __call__(
         self, objective: Objective, place: int, image: Float[Tensor, "b d"], text: Float[Tensor, "b d"], owners: Tensor
     ) -> Float[Tensor, ""]:
-        """The loss `objective(image, text, owners)` of the network at this place, by a graph where there can be one."""
+        """Return the loss `objective(image, text, owners)` of network number `place`, by a graph if possible."""
         if not self.suit(objective, image, text):
             return objective(image, text, owners)
         key = (objective, place, image.shape, image.dtype, text.dtype)
@@ -41,13 +41,13 @@ class Graphs:
         return _Replay.apply(self._known[key], image, text, owners)
 
     def suit(self, objective: Objective, image: Tensor, text: Tensor) -> bool:
-        """Return whether a whole batch learns, by an objective whose kernels depend on nothing but shapes."""
+        """Return whether a graph can be used: a full batch with gradients, and kernels that depend on shapes only."""
         fixed = objective.user_loss is None and not any(True for _ in objective.parameters())
         return fixed and len(image) == self._pairs and image.requires_grad and text.requires_grad
 
 
 class Graph:
-    """The value of an objective and its gradient, recorded on tensors that each batch is copied into."""
+    """The value of an objective and its gradient, recorded on static tensors into which each batch is copied."""
 
     def __init__(self, objective: Objective, image: Tensor, text: Tensor, owners: Tensor) -> None:
         self.image, self.text = (part.detach().clone().requires_grad_() for part in (image, text))
@@ -65,10 +65,10 @@ class Graph:
         with self._recorded(self.backward, pool=self.forward.pool()):
             self.gradients = torch.autograd.grad(self.value, (self.image, self.text), self.upstream)
         self.report = objective.report
-        """Its tensors have new values after each step."""
+        """Report of the recorded call; each replay updates its tensors."""
 
     def _recorded(self, graph: torch.cuda.CUDAGraph, **options: Any) -> AbstractContextManager[None]:
-        """Other threads, which decode pictures into pinned memory, may go on meanwhile."""
+        """Record in the block, while other threads may continue to decode pictures into pinned memory."""
         return torch.cuda.graph(graph, capture_error_mode="thread_local", **options)
 
 

@@ -1,4 +1,4 @@
-"""Prepare what a trial reads: its data set, encoded for its model, and the batches of each epoch."""
+"""Prepare the inputs of a trial: the data set, encoded for its model, and the batches of each epoch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,12 +37,12 @@ from goalgrid.runners.training.exchange import ALONE, ProcessGroup
 from goalgrid.runners.training.machine import Machine
 
 SOURCES: dict[str, Any] = {"backbone": ImageSource, "transformer": CaptionSource, "shrunk": ShrunkPictures}
-"""Computed before training: features, by the encoder of a frozen network; pictures, by `dataset.cache`."""
+"""Image sources computed before training: features of a frozen network, or the smaller pictures of `dataset.cache`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """A data set with its captions encoded, for the device that trains."""
+    """A data set with its captions encoded, and the device to train on."""
 
     pairs: Pairs
     reader: CaptionReader
@@ -51,7 +51,7 @@ class Inputs:
     places: Places
     content: Content
     prepared: Mapping[str, Any] = field(default_factory=dict)
-    """What training methods prepared, by their names."""
+    """Inputs prepared by training methods, by the method's name."""
     layout: torch.memory_format = torch.preserve_format
     """Memory layout of the model's weights."""
     graphs: bool = False
@@ -59,16 +59,16 @@ class Inputs:
 
     @property
     def vocabulary(self) -> str:
-        """Fingerprint of the words that captions are read by, or of the tokenizer's name."""
+        """Return the fingerprint of the vocabulary, or of the tokenizer's name."""
         return text_readers.fingerprint(self.reader.content)
 
     @property
     def words(self) -> int:
-        """Return the size of the vocabulary, or the width of the captions' features."""
+        """Return the size of the vocabulary, or the dimension of the captions' features."""
         return self.tokens["train"].width or len(self.reader)
 
     def check_words(self, dataset: DatasetSettings) -> None:
-        """Raise a UserError if a caption has no known word to attend with."""
+        """Raise a UserError if a caption has no known word, which cross-attention needs."""
         if not isinstance(self.reader, Vocabulary):
             return
         for name, tokens in self.tokens.items():
@@ -77,18 +77,18 @@ class Inputs:
                 caption = self.pairs.splits[name].captions[rows[0]]
                 raise UserError(
                     f"caption {caption!r}, number {rows[0] + 1} of the {name} split of {dataset.name!r}, has no known "
-                    f"word, so nothing to attend with ({len(rows)} such captions). Lower dataset.min_count, now "
-                    f"{dataset.min_count}; name the peers' words by dataset.vocabulary; or take the caption out."
+                    f"word to attend with ({len(rows)} such captions). Lower dataset.min_count, now "
+                    f"{dataset.min_count}, set dataset.vocabulary to a larger vocabulary, or remove the caption."
                 )
 
 
 def reader_of(
     pairs: Pairs, dataset: DatasetSettings, text: TextSettings, machine: Machine, known: Sequence[str] = ()
 ) -> CaptionReader:
-    """Build the reader that turns captions into indices, by a trained model's words if they are `known`."""
+    """Build the reader that converts captions to indices, with the vocabulary `known` of a trained model if given."""
     file, root = dataset.vocabulary, machine.root(dataset.name)
     if file and root is None:
-        raise UserError(f"data set {dataset.name!r} has no folder, so no dataset.vocabulary = {file!r} in it.")
+        raise UserError(f"data set {dataset.name!r} has no folder, so dataset.vocabulary = {file!r} cannot be found.")
     _, learnt = pairs.train.first(dataset.train_images)
     return text_readers.build(
         text,
@@ -104,7 +104,7 @@ def reader_of(
 def read_captions(
     pairs: Pairs, dataset: DatasetSettings, text: TextSettings, machine: Machine, known: Sequence[str] = ()
 ) -> tuple[CaptionReader, dict[str, Tokens]]:
-    """Return the reader of captions, as `reader_of`, and all captions as indices."""
+    """Return the caption reader of `reader_of`, and all captions as indices."""
     reader = reader_of(pairs, dataset, text, machine, known)
     text = as_called(text, machine.places)
     tokens = {
@@ -119,31 +119,31 @@ def read_captions(
 
 
 def check_known(reader: CaptionReader, pairs: Pairs, dataset: DatasetSettings) -> dict[str, float]:
-    """Return the share of unknown words or pieces in val and test, from 0 to 1.
+    """Return the share of unknown words or word pieces in val and test, from 0 to 1.
 
-    UserError: a vocabulary does not know more than `MOST_UNKNOWN` of the words in val.
+    Raises UserError if more than `MOST_UNKNOWN` of the words in val are not in the vocabulary.
     """
     shares = {name: reader.unknown_share(pairs.splits[name].captions) for name in ("val", "test")}
     if shares["val"] <= MOST_UNKNOWN or not isinstance(reader, Vocabulary):
         return shares
     way_out = (
-        f"Words are known that train uses {dataset.min_count} times (dataset.min_count): lower that, or give more "
-        f"captions; {READ_PIECES}."
+        f"The vocabulary has the words that occur at least {dataset.min_count} times in train (dataset.min_count): "
+        f"lower that, or add captions; {READ_PIECES}."
     )
     if dataset.vocabulary:
-        way_out = f"Name the vocabulary of these captions: dataset.vocabulary is {dataset.vocabulary!r}."
+        way_out = f"Set dataset.vocabulary, now {dataset.vocabulary!r}, to the vocabulary of these captions."
     share = f"{100 * shares['val']:.1f} %"
     raise UserError(f"{share} of the words in the validation captions of {dataset.name!r} are unknown. {way_out}")
 
 
 @dataclass(frozen=True)
 class Added:
-    """What training methods added to a batch in addition to extra pairs, in host memory."""
+    """Additions of training methods to a batch other than extra pairs, in host memory."""
 
     values: Mapping[str, Float[Tensor, "networks b"]] = field(default_factory=dict)
-    """Values that the loss reads for each pair of the whole batch, as each network reads them, by method."""
+    """Additional inputs of the loss for each pair of the whole batch, per network, by training method."""
     meta_batch: "Batch | None" = None
-    """Pairs of the validation split."""
+    """Meta batch: pairs of the validation split."""
 
     def pinned(self) -> "Added":
         """Copy to pinned memory."""
@@ -156,26 +156,29 @@ class Batch:
     """One training batch on the host: B pairs, then extra pairs requested by training methods."""
 
     owners: Int[Tensor, " b"]
-    """Row of each caption's image, for the whole batch, even where images and tokens are a rank's part."""
+    """Row of each caption's image, for the whole batch, even if images and tokens are only a rank's part."""
     images: Tensor
     tokens: tuple[Tensor, Tensor]
     added: Added | None = None
-    """None: the trial has no training method."""
+    """Additions of training methods; None if the trial has none."""
 
     def pinned(self) -> "Batch":
-        """Copy to pinned memory, from which a GPU copies while the host goes on."""
+        """Copy to pinned memory, for asynchronous transfer to a GPU."""
         owners, images, ids, lengths = (part.pin_memory() for part in (self.owners, self.images, *self.tokens))
         return Batch(owners, images, (ids, lengths), self.added and self.added.pinned())
 
     def on(self, device: torch.device) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
-        """Copy images, tokens and owners to the device; lengths stay on the host, for recurrent encoders."""
+        """Copy images, tokens and owners to the device; lengths stay on the host, as recurrent encoders require."""
         ids, lengths = self.tokens
         images, ids, owners = (part.to(device, non_blocking=True) for part in (self.images, ids, self.owners))
         return images, (ids, lengths), owners
 
 
 def prepare(settings: TrialSettings, machine: Machine, known: tuple[str, ...] = ()) -> Inputs:
-    """Open the trial's data and encode captions, by a trained model's words if `known`; cached. UserError: why not."""
+    """Open the trial's data and encode its captions, with the vocabulary `known` of a trained model if given.
+
+    Results are cached. Raises UserError if the data cannot be used.
+    """
     machine = machine.reading(settings.dataset.name, settings.objective.columns)
     data = content_of(settings.dataset, settings.model.image, machine)
     inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine, data, known)
@@ -187,7 +190,7 @@ def prepare(settings: TrialSettings, machine: Machine, known: tuple[str, ...] = 
 
 
 def content_of(dataset: DatasetSettings, image: ImageSettings, machine: Machine) -> Content:
-    """Read what the data set holds on this machine; UserError: the image encoder cannot use it."""
+    """Read which content the data set has on this machine; raise UserError if the image encoder cannot use it."""
     root, features = machine.root(dataset.name), image.view is None
     columns = machine.columns_of(dataset.name)
     return content(
@@ -196,14 +199,14 @@ def content_of(dataset: DatasetSettings, image: ImageSettings, machine: Machine)
 
 
 def protocols_of(settings: TrialSettings) -> list[str]:
-    """Return the trial's protocol, then the others of its data set: each trial is evaluated by all of them."""
+    """Return all protocols to evaluate a trial by: its own, then the others of its data set."""
     return list(dict.fromkeys([settings.dataset.protocol, *catalog.protocols(settings.dataset.name)]))
 
 
 def image_source(
     dataset: DatasetSettings, image: ImageSettings, machine: Machine
 ) -> ImageSource | ShrunkPictures | None:
-    """Return what is computed once from a data set's images, features or smaller pictures; None: nothing."""
+    """Return the source to precompute from a data set's images (features or smaller pictures); None if not needed."""
     image = as_called(image, machine.places)
     network = image.feature_network
     kind = network.encoder if network else dataset.cache if image.view else None
@@ -219,7 +222,7 @@ def image_source(
 
 
 def caption_source(dataset: DatasetSettings, model: ModelSettings, machine: Machine) -> CaptionSource | None:
-    """Return the captions of a data set with the frozen network that reads them; None: there is none."""
+    """Return the captions of a data set with the frozen network that reads them; None if there is no such network."""
     if (network := model.text.feature_network) is None:
         return None
     pairs = opened(dataset, model.image, machine, content_of(dataset, model.image, machine))
@@ -236,7 +239,7 @@ def _inputs(
     held: Content,
     known: tuple[str, ...],
 ) -> Inputs:
-    """Return the data set as the encoders read it; run frozen networks."""
+    """Return the data set as the encoders read it, after running frozen networks."""
     images = image_source(dataset, image, machine)
     pairs = images.load(machine.device) if images else opened(dataset, image, machine, held)
     if dataset.noise:
@@ -252,7 +255,7 @@ def _inputs(
 
 
 def opened(dataset: DatasetSettings, image: ImageSettings, machine: Machine, held: Content) -> Pairs:
-    """Open the data as they are; images that a network reads once are not kept in memory."""
+    """Open the raw data; images that are only read to precompute features are not kept in memory."""
     root, on_gpu = machine.root(dataset.name), machine.device.type == "cuda"
     image = as_called(image, machine.places)
     options: dict[str, Any] = {"reads": image.reads, "keep": image.feature_network is None}
@@ -268,7 +271,10 @@ def batches(
     group: ProcessGroup = ALONE,
     methods: Sequence[TrainingMethod] = (),
 ) -> "Epoch":
-    """Return the batches of one epoch, by seed and epoch; a rank reads its part of each. `methods` have begun it."""
+    """Return the batches of one epoch, determined by seed and epoch; a rank reads only its part of each batch.
+
+    The training `methods` must have begun the epoch.
+    """
     train, split = settings.train, inputs.pairs.train
     learnt = torch.from_numpy(split.first(settings.dataset.train_images)[1])
     generator = torch.Generator().manual_seed(derived_seed(settings, f"batches of epoch {epoch}"))
@@ -290,9 +296,9 @@ def captions_of_epoch(dataset: DatasetSettings, train: TrainSettings, split: Spl
 
 @dataclass(frozen=True, eq=False)
 class Epoch:
-    """An epoch's batches, by the rows of their captions; read ahead of the model, unless they are vectors on a CPU.
+    """The batches of an epoch, as rows of captions; prefetched in a thread, except vectors on a CPU.
 
-    `views` and `words` seed random views and dropped words; with the batch's index they determine the draw.
+    `views` and `words` are the seeds of random views and word dropout; seed and batch index determine the draw.
     """
 
     inputs: Inputs
@@ -306,9 +312,9 @@ class Epoch:
         return len(self.rows)
 
     def since(self, start: int) -> Iterator[tuple[int, Batch]]:
-        """Batches with their indices, from index `start` on."""
+        """Yield the batches from index `start` on, with their indices."""
         places = range(start, len(self.rows))
-        # a processor that also trains reads vectors in less time than a thread takes to hand them over
+        # on a CPU, reading vectors takes less time than passing them between threads
         brief = self.inputs.device.type == "cpu" and len(self.inputs.pairs.train.images.shape) == 1
         return enumerate(map(self._read, places) if brief else ahead(self._read, places), start)
 
@@ -337,7 +343,7 @@ class Epoch:
         return Added(values, self._of_validation(meta_batches[0]) if meta_batches else None)
 
     def _of_validation(self, texts: Int[np.ndarray, " m"]) -> Batch:
-        """Read these captions of the validation split with their images, as in evaluation."""
+        """Read these captions of the validation split and their images, as in evaluation."""
         split, tokens = self.inputs.pairs.val, self.inputs.tokens["val"]
         owners = np.ascontiguousarray(split.image_of_text[texts])
         return Batch(torch.from_numpy(owners), split.images.gather(owners), tokens.gather(torch.from_numpy(texts)))
@@ -345,6 +351,6 @@ class Epoch:
 
 @lru_cache(maxsize=4)
 def data_fingerprint(inputs: Inputs, model: ModelSettings) -> str:
-    """Fingerprint of the data set, and after a "+" of the pretrained weights that read it."""
+    """Return the fingerprint of the data set, followed by "+" and that of the pretrained weights that read it."""
     readers = [pretrained.fingerprint(part, inputs.places) for part in model.pretrained]
     return "+".join([inputs.content.fingerprint, *([digest(readers)[:16]] if readers else [])])

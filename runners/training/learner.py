@@ -1,4 +1,4 @@
-"""Compute the gradient of a batch, for a model with its objective, optimiser and schedules; alone or in a group."""
+"""The learner: computes the gradient of a batch and updates the model, in one process or in a process group."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -29,14 +29,14 @@ from goalgrid.runners.training.training_methods import methods_of
 
 
 class Learner:
-    """Computes gradients, of the whole batch also where each rank learns from a part; its optimiser updates weights."""
+    """The model, objective and optimiser of a training; every rank computes the gradient of the whole batch."""
 
     epoch = 0
     lr = 0.0
     finite: Bool[Tensor, ""]
     """Whether loss and gradient of the last batch are finite, on the device."""
     _steps = 1
-    """Batches of an epoch."""
+    """Number of batches per epoch."""
 
     def __init__(self, settings: TrialSettings, inputs: Inputs, model: DualEncoder | None = None) -> None:
         self.settings, self.inputs = settings, inputs
@@ -51,24 +51,24 @@ class Learner:
                     part.compile()
         self.objective = objective_of(settings, inputs.device)
         self._mining = self.objective
-        """The objective; while the training warms up, the same on all negatives."""
+        """The objective; during warm-up, its version on all negatives."""
         self.methods = methods_of(settings, inputs)
         for method in self.methods:
             method.join(self.objective)
         self.take_weights()
         self.group: ProcessGroup = ALONE
-        """The gradient is computed together with its other ranks."""
+        """The process group whose ranks compute the gradient together."""
         alone = not self.methods  # one of them may ask for the losses of two batches before it takes a gradient
         self._graphs = Graphs(enabled=inputs.graphs and alone, pairs=settings.train.batch_size)
 
     def take_weights(self) -> None:
-        """Start a new optimiser on the present weights of model and objective."""
+        """Create a new optimiser for the current weights of model and objective."""
         self.optimizer = optimizer(self.model, self.objective, self.settings.train)
         self._clipping = Clipping(self.model, self.objective, self.settings.train.clip_norm)
         self._parameters = [*self.model.parameters(), *self.objective.parameters()]
 
     def begin(self, epoch: int) -> Epoch:
-        """Set rates, modes and mining as the recipe says for this epoch, and return its batches."""
+        """Set learning rates, train modes and mining for this epoch, as the recipe says, and return its batches."""
         train = self.settings.train
         set_tf32(train)
         self.epoch = epoch
@@ -85,7 +85,7 @@ class Learner:
         return trained
 
     def _gradient_sums(self) -> AbstractContextManager[object]:
-        """Sum gradients over the ranks while backward runs in the block."""
+        """Return a context manager that sums gradients over the ranks during backward."""
         if self.group.size == 1:
             return nullcontext()
         scorers = [network.scorer for network in self.model.networks if network.scorer]
@@ -98,10 +98,10 @@ class Learner:
             group["lr"] = lr * group["factor"]
 
     def gradient(self, batch: Batch, passed: float, check: Callable[[], None] = lambda: None) -> dict[str, Tensor]:
-        """Compute the clipped gradient of the whole batch; returns loss, norms and report, still on the device.
+        """Compute the clipped gradient of the whole batch; return loss, norms and report, still on the device.
 
-        If loss or norm is not finite, the optimiser skips the step, on the device. The share `passed` of the epoch is
-        trained; `check` is called before the gradient of the previous step is dropped.
+        If loss or norm is not finite, the optimiser skips the step, on the device. `passed` is the share of the epoch
+        trained so far; `check` is called before the gradient of the previous step is dropped.
         """
         if self.settings.train.schedule == "linear":
             self._set_rates(linear_rate(self.settings.train, self.epoch, round(passed * self._steps), self._steps))
@@ -123,17 +123,17 @@ class Learner:
         else:
             measured |= {name: torch.stack([report[name] for report in reports]).mean() for name in reports[0]}
         if taken := logged.keys() & measured.keys():
-            raise UserError(f"goalgrid.log({min(taken)!r}, ...): the trainer logs this itself. Take another name.")
+            raise UserError(f"goalgrid.log({min(taken)!r}, ...): the trainer reserves this name. Use another name.")
         return measured | {name: _mean(values, loss) for name, values in logged.items()}
 
     def _mean_loss(self, batch: Batch, objective: Objective | None = None) -> Float[Tensor, ""]:
-        """Return the loss per pair of a batch, by `objective` (default: the objective of the training)."""
+        """Return the loss per pair of a batch under `objective` (default: the objective of the training)."""
         return self._loss(batch, objective or self._mining)[0] / len(batch.owners)
 
     def _loss(self, batch: Batch, objective: Objective) -> tuple[Float[Tensor, ""], list[dict[str, Tensor]]]:
-        """Return the sum of the networks' losses, and the objective's report of each network, which backward completes.
+        """Return the sum of the networks' losses, and a report per network; backward adds the gradient norms to it.
 
-        In a process group, each rank embeds a part of the batch and gathers the embeddings of all.
+        In a process group, each rank embeds a part of the batch and gathers the embeddings of the other ranks.
         """
         images, tokens, owners = batch.on(self.inputs.device)
         added = batch.added.values if batch.added else {}
@@ -160,7 +160,7 @@ class Learner:
     ) -> Tensor:
         """Return the loss of the embeddings of network number `place`.
 
-        If only mined pairs get a gradient, mine on scores computed under no_grad, then recompute those pairs with grad.
+        If only mined pairs get a gradient, mine on scores computed under no_grad, then rescore those pairs with grad.
         """
         network = self.model.networks[place]
         for method in self.methods:
@@ -197,12 +197,12 @@ class Learner:
         return TokenSets(self.group.all_gather(part.vectors, count), sizes, whole)
 
     def state(self) -> dict[str, Any]:
-        """Return the state of training without random states: "model", "optimizer", any "objective" and methods."""
+        """Return the training state without random states: "model", "optimizer", any "objective" and methods."""
         state = {"model": self.model.weights(), "optimizer": self.optimizer.state_dict(), **self.learnt()}
         return state | {method.name: part for method in self.methods if (part := method.state())}
 
     def learnt(self) -> dict[str, dict[str, Tensor]]:
-        """Return the weights that learn in addition to the model, by "objective" or training method; mostly none."""
+        """Return learnt weights outside the model, keyed by "objective" or training method; usually empty."""
         return {name: values for name, network in self._learning().items() if (values := network.state_dict())}
 
     def load_learnt(self, learnt: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -211,7 +211,7 @@ class Learner:
             network.load_state_dict(learnt.get(name, {}))
 
     def _learning(self) -> dict[str, torch.nn.Module]:
-        """Return the modules that may learn in addition to the model."""
+        """Return the modules outside the model that may have learnt weights."""
         networks = {method.name: method.network for method in self.methods if method.network}
         return {"objective": self.objective, **networks}
 
@@ -230,7 +230,7 @@ def _mean(values: Sequence[Any], like: Tensor) -> Tensor:
 
 
 class FiniteCheck:
-    """Copy to the host whether loss and gradient of a step were finite, while the device goes on."""
+    """Asynchronous check whether loss and gradient of a step were finite, copied from device to host."""
 
     def __init__(self, measured: Mapping[str, Tensor], finite: Bool[Tensor, ""]) -> None:
         self.measured = measured
@@ -242,14 +242,14 @@ class FiniteCheck:
             self._copied.record()
 
     def finite(self) -> bool:
-        """Wait until the device has finished this step, not for later work in its queue."""
+        """Wait until the device has finished this step (not later ones), and return whether the values were finite."""
         if self._copied is not None:
             self._copied.synchronize()
         return bool(self._finite)
 
 
 def model_of(settings: TrialSettings, inputs: Inputs) -> DualEncoder:
-    """Build the trial's untrained model on the device that trains."""
+    """Build the trial's untrained model on the training device."""
     shape, words, seed = inputs.pairs.train.images.shape, inputs.words, derived_seed(settings, "weights")
     kind = class_of(settings.model)
     model = kind(settings.model, shape, words, seed=seed, places=inputs.places)
@@ -257,7 +257,7 @@ def model_of(settings: TrialSettings, inputs: Inputs) -> DualEncoder:
 
 
 def objective_of(settings: TrialSettings, device: torch.device) -> Objective:
-    """Build the trial's untrained objective on this device; its parameters have their own seed."""
+    """Build the trial's untrained objective on this device; its parameters have a separate seed."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derived_seed(settings, "objective"))
         return objectives.built(settings.objective).to(device)

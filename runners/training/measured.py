@@ -1,4 +1,4 @@
-"""Measurements in addition to the means of epochs: values of single steps, and the validation's triplets."""
+"""Detailed measurements: values of single steps, and statistics of the validation split's triplets."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -14,28 +14,28 @@ from goalgrid.objectives.objective import GradientSurrogate, Objective, ScoresOb
 from goalgrid.objectives.triplets import BatchPairs, Triplets
 
 BINS = 40
-"""Bins of a similarity from -1 to 1, in a density of (s_pos, hardest s_neg)."""
+"""Number of bins for similarities from -1 to 1, in the density of (s_pos, hardest s_neg)."""
 
 
 class StepTrace:
-    """The values of every N-th step of a training; None: no step is kept."""
+    """The values of every N-th step of a training (`every`; None: no step is kept)."""
 
     def __init__(self, every: int | None) -> None:
         self.every = every
         self._blocks: list[dict[str, Any]] = []
-        """Steps of one epoch with the same names: "epoch", "steps", "names", and "values" (steps, names)."""
+        """Blocks of steps with the same epoch and value names: "epoch", "steps", "names", "values" (steps, names)."""
         self._open = dict[tuple[int, tuple[str, ...]], list[tuple[int, Tensor]]]()
-        """By epoch and names, steps outside the blocks with their values (names,)."""
+        """Steps not yet in a block with their values (names,), keyed by epoch and names."""
         self.densities: dict[int, Tensor] = {}
-        """Counts of triplets by epoch, s_pos by s_neg."""
+        """Triplet counts (bins of s_pos, bins of s_neg) of each epoch."""
 
     def keep(self, epoch: int, step: int, names: tuple[str, ...], values: Float[Tensor, " names"]) -> None:
-        """Keep the scalars that a step of this epoch measured, if it is an N-th step; both are counted from 1."""
+        """Keep the scalars of every N-th step; epoch and step are counted from 1."""
         if self.every and step % self.every == 0:
             self._open.setdefault((epoch, names), []).append((step, values))
 
     def blocks(self) -> list[dict[str, Any]]:
-        """Return all kept steps, as plain values and a tensor for each epoch."""
+        """Return all kept steps in blocks of equal epoch and names, as plain values and a tensor each."""
         for (epoch, names), entries in self._open.items():
             steps, values = [step for step, _ in entries], torch.stack([values for _, values in entries])
             self._blocks.append({"epoch": epoch, "steps": steps, "names": list(names), "values": values})
@@ -43,7 +43,7 @@ class StepTrace:
         return self._blocks
 
     def keep_density(self, epoch: int, counts: Tensor) -> None:
-        """Keep the density of the validation split's triplets after this epoch, if steps are kept."""
+        """Keep the triplet density of the validation split after this epoch, if steps are kept."""
         if self.every:
             self.densities[epoch] = counts
 
@@ -52,12 +52,12 @@ class StepTrace:
         return {"blocks": self.blocks(), "densities": self.densities}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Restore what `state` returned."""
         self._blocks, self.densities = list(state["blocks"]), dict(state["densities"])
         self._open.clear()
 
     def rows(self) -> Iterator[dict[str, float]]:
-        """Yield a row per step, in order, with its "epoch" and "step"; unknown values (nan) are left out."""
+        """Yield one row per step, in order, with "epoch" and "step"; unknown values (NaN) are omitted."""
         for block in self.blocks():
             for step, values in zip(block["steps"], block["values"].tolist(), strict=True):
                 known = {k: v for k, v in zip(block["names"], values, strict=True) if not math.isnan(v)}
@@ -67,11 +67,11 @@ class StepTrace:
 def of_batches(
     objective: Objective, batches: list[tuple[Float[Tensor, "b d"], Float[Tensor, "b d"]]]
 ) -> tuple[dict[str, float], Int[Tensor, "p n"]]:
-    """Return means over all anchors of these batches in both directions, and counts of triplets by bin, s_pos by s_neg.
+    """Return means over all anchors of these batches, and triplet counts (bins of s_pos, bins of s_neg).
 
-    `val_uniform` = log E[exp(s)] of all pairs of a batch (VSE+2AD §3.3), `val_gap`, the distance between the mean image
-    and the mean text; of a cell of GOAL's matrix `val_w_tri`, `val_w_pos`, `val_w_neg`, and `val_m_pos` and `val_m_neg`
-    where it reads them.
+    The means are over both directions: `val_uniform` = log E[exp(s)] over all pairs of a batch (VSE+2AD §3.3), and
+    `val_gap`, the distance between the mean image and the mean text. For a cell of GOAL's matrix also `val_w_tri`,
+    `val_w_pos`, `val_w_neg`, and `val_m_pos` and `val_m_neg` if it uses them.
     """
     counts = torch.zeros(BINS, BINS, dtype=torch.long, device=batches[0][0].device)
     sums, anchors, exponentials = dict[str, Tensor](), 0, list[Tensor]()
@@ -93,7 +93,7 @@ def of_batches(
 
 
 def weights_over_plane(objective: Objective) -> Float[Tensor, "p n"]:
-    """Return at the middle of each bin T of a cell of GOAL's matrix; of a loss, its push on the only negative."""
+    """Return T of a cell of GOAL's matrix, or a loss's push on a single negative, at the centre of each bin."""
     middles = (torch.arange(BINS, dtype=torch.float64) + 0.5) / BINS * 2 - 1
     s_pos, s_neg = (s.reshape(-1, 1).clone().requires_grad_() for s in torch.meshgrid(middles, middles, indexing="ij"))
     if isinstance(objective, ScoresObjective):

@@ -1,4 +1,4 @@
-"""How weights are updated: optimisers with their groups of weights, clipping, and the schedules of rates."""
+"""Optimisers with their parameter groups, gradient clipping, and learning-rate schedules."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -16,23 +16,21 @@ from goalgrid.retrieval.model import DualEncoder
 from goalgrid.retrieval.scorers.sets import sent
 
 UNDECAYED = {"none": (), "biases-and-norms": ("bias", "LayerNorm.", "norm.", "norm1.", "norm2.")}
-"""By `train.undecayed`: parts of the names of weights without weight decay; tables of position biases are some."""
+"""Substrings of the names of weights without weight decay, by `train.undecayed`; includes position-bias tables."""
 EVERY, SHARE = 6, 0.5
-"""Lookahead's k and alpha: steps between two updates of the slow weights, and how far these go to the fast ones."""
+"""Lookahead's k, the steps between updates of the slow weights, and alpha, their step towards the fast weights."""
 
 
 def optimizer(model: DualEncoder, objective: Objective, train: TrainSettings) -> torch.optim.Optimizer:
-    """Build the optimiser with a group, and its learning rate's factor, for each of `DualEncoder.groups`.
+    """Build the optimiser with a parameter group, and its learning-rate factor, for each of `DualEncoder.groups`.
 
-    Weights without weight decay have their own group. So have the objective's parameters: the rate of the heads and no
-    weight decay, as in SigLIP.
-
-    UserError: no weight learns.
+    Weights without weight decay have a separate group. So have the objective's parameters, with the learning rate of
+    the heads and no weight decay, as in SigLIP. Raises UserError if the model has no trainable weights.
     """
     if not model.groups():
         raise UserError(
-            f"no weight of this model learns, and train.epochs = {train.epochs}. Set train.epochs = 0 to evaluate the "
-            "model as it is, or let a part learn: model.image.head = linear, model.image.frozen = false."
+            f"this model has no trainable weights, but train.epochs = {train.epochs}. Set train.epochs = 0 to evaluate "
+            "the model as it is, or make a part trainable: model.image.head = linear or model.image.frozen = false."
         )
     factors = {"heads": 1.0, "image": train.image_lr_factor, "text": train.text_lr_factor}
     spared = UNDECAYED[train.undecayed]
@@ -48,11 +46,11 @@ def optimizer(model: DualEncoder, objective: Objective, train: TrainSettings) ->
 
 
 class Ranger(torch.optim.RAdam):
-    """RAdam with weight decay apart from the gradient, then lookahead: CE's. Zhang et al., NeurIPS 2019, Algorithm 1.
+    """CE's optimiser: RAdam with decoupled weight decay, then Lookahead (Zhang et al., NeurIPS 2019, Algorithm 1).
 
-    Until the variance of Adam's rate is known, for the first steps, it makes plain steps of lr times the momentum: a
-    loss that is summed over the batch makes these that much larger. Unlike the fused optimisers of torch, it also makes
-    a step whose gradient is not finite; the trainer ends at the next step, before anything is written.
+    In the first steps, until the variance of Adam's adaptive rate is tractable, the update is lr times the momentum; it
+    scales with the loss, so a loss summed over the batch takes larger steps. Unlike torch's fused optimisers, it does
+    not skip steps with a non-finite gradient; the trainer then stops at the next step, before it writes anything.
     """
 
     def __init__(self, params: Iterable[Any], lr: float, weight_decay: float) -> None:
@@ -62,7 +60,7 @@ class Ranger(torch.optim.RAdam):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update all weights that have a gradient by one step; the slow weights begin as the first weights."""
+        """Update all weights that have a gradient; the slow weights are initialised to the initial weights."""
         weights = [weight for group in self.param_groups for weight in group["params"] if weight.grad is not None]
         for weight in weights:
             if "slow" not in self.state[weight]:  # the first step: the state as RAdam has it, and the slow weight
@@ -81,14 +79,14 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": partial(torch.optim.AdamW, fused=True),
     "ranger": lambda groups, betas, **options: Ranger(groups, **options),  # with its published betas
 }
-"""Each optimiser by its name in `train.optimizer`."""
+"""Optimisers by their names in `train.optimizer`."""
 
 
 class Clipping:
     """Clips each network's gradient as `nn.utils.clip_grad_norm_` does.
 
     Args:
-        norm: bound on each network's gradient; the objective's parameters count with the last network.
+        norm: maximum gradient norm per network; the objective's parameters belong to the last network.
     """
 
     def __init__(self, model: DualEncoder, objective: Objective, norm: float) -> None:
@@ -99,16 +97,16 @@ class Clipping:
         networks = len(model.networks)
         size = (len(self._parameters) - len(learnt)) // networks
         self._networks = list(pairwise([*range(0, networks * size, size), len(self._parameters)]))
-        """First and last weight of each network."""
+        """Indices of the first and last weight of each network."""
         self._members = dict[tuple[bool, ...], Bool[Tensor, "parts g"]]()
-        """Masks of the parts of the model over the gradients, by the set of weights with a gradient; on the device."""
+        """Masks of the model's parts over the gradients, keyed by the set of weights with a gradient; on the device."""
 
     @torch.no_grad()
     def clip(self) -> dict[str, Tensor]:
-        """Clip the gradients; returns their norm before, whole (`grad_norm`) and by part (`grad_norm_image`).
+        """Clip the gradients; return their norms before clipping, total (`grad_norm`) and per part (`grad_norm_image`).
 
-        The squares of the parts' norms add up to the square of `grad_norm`. `clipped` is the share of networks whose
-        gradient is cut: 0 or 1 of a single network.
+        The squared norms of the parts add up to the square of `grad_norm`. `clipped` is the share of networks whose
+        gradient was clipped: 0 or 1 for a single network.
         """
         learns = tuple(weight.grad is not None for weight in self._parameters)
         norms = torch.stack(
@@ -144,13 +142,13 @@ def learning_rate(train: TrainSettings, epoch: int) -> float:
 
 
 def linear_rate(train: TrainSettings, epoch: int, step: int, steps: int) -> float:
-    """Return the heads' learning rate in a step: rising from 0 in the first `rise_share` of steps, then falling to 0.
+    """Return the heads' learning rate: linear warm-up from 0 in the first `rise_share` of all steps, then decay to 0.
 
-    X-VLM.
+    The schedule of X-VLM.
 
     Args:
-        step: within the epoch, counted from 0.
-        steps: of an epoch.
+        step: step within the epoch, counted from 0.
+        steps: number of steps per epoch.
 
     >>> train = TrainSettings(epochs=2, lr=0.4, schedule="linear", rise_share=0.25)
     >>> [round(linear_rate(train, epoch, step, 4), 3) for epoch in range(2) for step in range(4)]
@@ -162,10 +160,10 @@ def linear_rate(train: TrainSettings, epoch: int, step: int, steps: int) -> floa
 
 
 def ramp(train: TrainSettings, epoch: int, share: float) -> float:
-    """Return the factor of the loss: rising from 0 to 1 in the epochs after the frozen ones, else 1. VSE-infinity.
+    """Return the factor on the loss: rises from 0 to 1 in the ramp epochs after the frozen ones, else 1 (VSE-infinity).
 
     Args:
-        share: of the epoch trained so far, from 0 to 1.
+        share: share of the epoch trained so far, from 0 to 1.
     """
     since = epoch - train.frozen_epochs
     return (since + share) / train.ramp_epochs if 0 <= since < train.ramp_epochs else 1.0

@@ -1,4 +1,4 @@
-"""The progress of a trial, and the history and checkpoints in its folder."""
+"""The progress of a trial, with the history and checkpoints in its folder."""
 
 import math
 import time
@@ -21,14 +21,14 @@ from goalgrid.runners.training import checkpoints
 from goalgrid.runners.training.measured import StepTrace
 
 BRIEF_SECONDS = 5.0
-"""A trial shorter than this writes no checkpoint to go on from."""
+"""A trial shorter than this writes no checkpoint to resume from."""
 SAVED = ("epoch", "step", "batch", "sums", "seconds", "rows", "replicas", "threads", "devices")
-"""Fields of a trial's progress in its checkpoint; a checkpoint of an earlier version lacks the later fields."""
+"""Fields of a trial's progress in its checkpoint; checkpoints of earlier versions may lack the last fields."""
 
 
 @dataclass(frozen=True)
 class Cadence:
-    """Frequency of checkpoints within an epoch; another is written at the end of every epoch."""
+    """How often checkpoints are written within an epoch, in addition to the one at the end of every epoch."""
 
     steps: int | None = None
     minutes: float | None = None
@@ -39,14 +39,14 @@ class Progress:
     """The progress of a trial.
 
     Args:
-        sources: fingerprints of the "data" and "code" that train it, and of what training methods prepared; a
-            checkpoint with other fingerprints is not continued.
-        batch, sums, seconds: of the current epoch: batches trained, sums of their scalars by names with the number of
-            batches that have these, and their time.
-        selected: the row of the epoch that the selection rule picks among those so far; empty before the first.
-        replicas: the largest number of processes that trained it together.
-        threads: threads of each process at the start: on a CPU another number rounds otherwise.
-        devices: the kinds of device that trained it, "cpu" or "cuda", one after the other.
+        sources: fingerprints of the "data" and "code" of the training, and of the inputs that training methods
+            prepared; training does not resume from a checkpoint with other fingerprints.
+        batch, sums, seconds: of the current epoch: batches trained so far; sums of their scalars by names, with the
+            number of batches that have them; time in seconds.
+        selected: history row of the epoch that the selection rule picks so far; empty before the first.
+        replicas: the largest number of replicas that trained it.
+        threads: threads per process at the start; on a CPU, another number rounds differently.
+        devices: the device types that trained it, "cpu" or "cuda", in order of use.
     """
 
     train: TrainSettings
@@ -88,7 +88,7 @@ class Progress:
         self.trace.keep(self.epoch + 1, self.step, names, values)
 
     def means(self) -> dict[str, float]:
-        """Return means over the epoch's batches that measured a value, without those that are not finite."""
+        """Return the mean of each value over the batches that measured it; means that are not finite are omitted."""
         totals, counts = defaultdict[str, float](float), Counter[str]()
         for names, (values, count) in self.sums.items():
             for name, value in zip(names, values.tolist(), strict=True):
@@ -103,10 +103,10 @@ class Progress:
         weights: Callable[[], Mapping[str, Any]],
         state: Callable[[], Mapping[str, Any]],
     ) -> None:
-        """Write the row of an epoch that took so many seconds, the weights if they are selected, and a checkpoint.
+        """Write the history row of an epoch, the weights if the epoch is selected, and a checkpoint.
 
-        These weights are written first: a checkpoint must never name selected weights that are missing. A `brief` trial
-        gets no checkpoint.
+        The weights are written first, so that a checkpoint never refers to missing weights. A `brief` trial gets no
+        checkpoint.
         """
         self.epoch += 1
         row = {"epoch": self.epoch, "step": self.step, "seconds": seconds, **metrics}
@@ -129,19 +129,19 @@ class Progress:
 
     @property
     def brief(self) -> bool:
-        """Whether the whole trial was so short that a repetition is cheaper than a checkpoint."""
+        """Return whether the trial so far was so short that retraining is cheaper than a checkpoint."""
         step, since = self._saved
         return self.over and step == 0 and time.monotonic() - since < BRIEF_SECONDS
 
     def due(self, cadence: Cadence) -> bool:
-        """Return whether a checkpoint is due, by steps or time since the last; raises if the last write failed."""
+        """Return whether a checkpoint is due, by steps or time since the last one; raise if the last write failed."""
         self.writer.check()
         step, since = self._saved
         late = cadence.minutes and time.monotonic() - since >= 60 * cadence.minutes
         return bool(late or (cadence.steps and self.step - step >= cadence.steps))
 
     def save(self, state: Mapping[str, Any], best: dict[str, Any] | None = None) -> None:
-        """Begin to write a checkpoint, after newly selected weights, if any; UserError: the write before failed."""
+        """Start writing a checkpoint, after any newly selected weights; raise UserError if the last write failed."""
         saved = {name: getattr(self, name) for name in SAVED} | {"trace": self.trace.state()}
         last = {"trial": self.folder.trial_id, "sources": dict(self.sources), **saved, **state}
         self.writer.start(self._write, best, last)
@@ -154,9 +154,9 @@ class Progress:
             checkpoints.save(self.folder.last_checkpoint, last, previous=self.folder.previous_checkpoint)
 
     def restore(self) -> dict[str, Any] | None:
-        """Go on from the last whole checkpoint and return its state; None: start from the beginning.
+        """Resume from the last intact checkpoint and return its state; None to start from scratch.
 
-        The selected weights may be newer than the checkpoint: they belong to this trial all the same.
+        The selected weights may be newer than the checkpoint; they are used anyway, since they belong to this trial.
         """
         best = self._whole("best_checkpoint")
         content = self._whole("last_checkpoint") or self._whole("previous_checkpoint")
@@ -168,12 +168,12 @@ class Progress:
         rank = self.train.selection_rank
         ranks = [rank(row) for row in content["rows"]]
         if ranks and (best is None or rank(best["row"]) < max(ranks)):
-            self.warn(f"its best weights are lost, so the trial starts from scratch: {self.folder.best_checkpoint}")
+            self.warn(f"its best weights are missing, so the trial starts from scratch: {self.folder.best_checkpoint}")
             return None
         for name in SAVED:
             setattr(self, name, content.get(name, getattr(self, name)))
         if self.devices[-1] != (now := self.device.type):
-            self.warn(f"it resumes on {now} after {self.devices[-1]}, which rounds differently; its record names both")
+            self.warn(f"it resumes on {now} after training on {self.devices[-1]}, which rounds differently (recorded)")
             self.devices.append(now)
         self.sums = {names: (values.to(self.device), count) for names, (values, count) in self.sums.items()}
         self.trace.load(content["trace"])
@@ -184,29 +184,29 @@ class Progress:
         return content
 
     def _differs(self, content: Mapping[str, Any]) -> str:
-        """Why a checkpoint cannot be continued: it was trained on other data, or by other code. Empty if it can be."""
+        """Return why training cannot resume from a checkpoint (data or code changed); empty if it can."""
         before = content.get("sources")
         if before is None:
-            return "its checkpoint does not say on which data and by which code it was trained"
+            return "its checkpoint does not record the data and code it was trained with"
         changed = [(what, before.get(what), now) for what, now in self.sources.items() if before.get(what) != now]
         others = [f"other {what} ({old} -> {now})" for what, old, now in changed]
         return f"its checkpoint was trained with {' and '.join(others)}" if others else ""
 
     def selected_weights(self) -> dict[str, Tensor]:
-        """Return the weights of the earlier, selected epoch; UserError: the file has others, and is set aside."""
+        """Return the weights of the selected epoch; raise UserError if the file has another epoch, and set it aside."""
         content = best_of(self.folder, self.device)
         if content["row"] == self.selected:
             return dict(content["model"])
         path, stored, selected = self.folder.best_checkpoint, content["row"]["epoch"], self.selected["epoch"]
         path.replace(path.with_suffix(".corrupt"))
         raise UserError(
-            f"{path} holds epoch {stored}, and epoch {selected} is selected; the trial starts from scratch"
+            f"{path} holds epoch {stored}, but epoch {selected} is selected; the trial starts from scratch"
         ) from OSError
 
     def _whole(self, name: str) -> dict[str, Any] | None:
-        """The checkpoint of this name in host memory, or None; a corrupt file is set aside, and never loaded again.
+        """Return the checkpoint of this name in host memory, or None; a corrupt file is set aside for good.
 
-        Weights and moments are copied to the device one by one: a GPU may lack the memory for a second copy of all.
+        Weights and moments are later copied to the device one by one, since a GPU may lack memory for a second copy.
         """
         path: Path = getattr(self.folder, name)
         try:
@@ -215,12 +215,15 @@ class Progress:
             return None
         except checkpoints.Corrupt as error:
             aside = path.replace(path.with_name(f"{path.stem}.corrupt"))
-            self.warn(f"{error}; set aside as {aside.name}, and the previous checkpoint is used")
+            self.warn(f"{error}; moved to {aside.name}; the previous checkpoint is used")
             return None
 
 
 def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
-    """Read the best checkpoint of a trial; UserError: it is missing, damaged, without weights or not as recorded."""
+    """Read the best checkpoint of a trial.
+
+    Raises UserError if it is missing, damaged, without weights, or differs from the record.
+    """
     path, retrain = folder.best_checkpoint, "Retrain its trial: goalgrid run GRID --force --only FILTER."
     try:
         content = _own(folder, path, device)
@@ -229,7 +232,7 @@ def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
         raise UserError(f"the best checkpoint {path} cannot be read. {retrain}") from cause
     if "model" not in content:
         raise UserError(
-            f'{folder.trial_id} has no weights any more: its grid has reliability.keep = "record". {retrain}'
+            f'the weights of {folder.trial_id} were deleted, since its grid has reliability.keep = "record". {retrain}'
         )
     if folder.is_done():
         FinishedTrial.read(folder).check_weights(content)
@@ -237,7 +240,7 @@ def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
 
 
 def drop_weights(folder: TrialFolder) -> None:
-    """Take the weights out of a finished trial's best checkpoint; what the record is compared with stays."""
+    """Remove the weights from a finished trial's best checkpoint, but keep the fields that verify the record."""
     path = folder.best_checkpoint
     if path.exists() and "model" in (content := checkpoints.load(path, torch.device("cpu"))):
         rest = {key: value for key, value in content.items() if key in ("trial", "row", "vocabulary", "sources")}
@@ -245,10 +248,10 @@ def drop_weights(folder: TrialFolder) -> None:
 
 
 def _own(folder: TrialFolder, path: Path, device: torch.device) -> dict[str, Any]:
-    """The checkpoint at `path`, by `checkpoints.load`; another trial's or kind's content is `Corrupt`, too."""
+    """Load the checkpoint at `path`; raise `Corrupt` also if it belongs to another trial or is of another kind."""
     content = checkpoints.load(path, device)
     if (of := content.get("trial", folder.trial_id)) != folder.trial_id:
-        raise checkpoints.Corrupt(f"{path} is of another trial, {of}")
+        raise checkpoints.Corrupt(f"{path} belongs to another trial, {of}")
     if ("row" if path == folder.best_checkpoint else "rows") not in content:
         raise checkpoints.Corrupt(f"{path} is a checkpoint of another kind")
     return content

@@ -1,4 +1,4 @@
-"""Less memory for more time: the backward pass recomputes what the forward pass drops."""
+"""Activation recomputation, which saves memory for time: backward recomputes what the forward pass drops."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -21,7 +21,7 @@ BLOCKS = {
     *("BasicBlock", "Bottleneck"),  # of timm's ResNets
     *("SwinBlock", "BertLayer"),  # of X-VLM
 }
-"""Classes of the blocks that networks are stacks of, by name."""
+"""Class names of the blocks that networks are stacked from."""
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:
@@ -29,13 +29,13 @@ def blocks(model: nn.Module) -> list[nn.Module]:
 
 
 def check(trials: Iterable[tuple[TrialSettings, nn.Module]]) -> None:
-    """Check that models in training may compute again; UserError: with each whose batch norms learn in training."""
+    """Check that models can recompute activations; raise a UserError that lists those whose batch norms prevent it."""
     if problems := dict.fromkeys(filter(None, (_problem(settings, model) for settings, model in trials))):
-        raise UserError("\n".join([*problems, "Set it by [[where]] for other recipes alone."]))
+        raise UserError("\n".join([*problems, "Use [[where]] to set it only for other recipes."]))
 
 
 def _problem(settings: TrialSettings, model: nn.Module) -> str:
-    """Why batch norms would see parts of a batch, or see it twice, and which setting helps; empty: none would."""
+    """Return why batch norms would see a batch in parts or twice, with the setting that helps; empty if they do not."""
     train, image = settings.train, settings.model.image
     asked = "train.micro_batch" if train.micro_batch else "train.checkpoint_activations"
     stacks = [model] if train.micro_batch else blocks(model) if train.checkpoint_activations else []
@@ -43,15 +43,15 @@ def _problem(settings: TrialSettings, model: nn.Module) -> str:
     if not (count := sum(norm.training for norm in norms)):
         return ""
     problem = (
-        f"{asked} with {settings.recipe}: batch norms of its model ({count}) must see the whole batch once a step."
+        f"{asked} with {settings.recipe}: batch norms of its model ({count}) must see the whole batch once per step."
     )
     if not getattr(image, "frozen", True) and not getattr(image, "norm_eval", True):
-        return f"{problem} model.image.norm_eval = true keeps the statistics of its backbone."
+        return f"{problem} model.image.norm_eval = true freezes the statistics of its backbone."
     return problem
 
 
 def checkpoint_blocks(model: nn.Module) -> None:
-    """Let each block keep its input alone, and compute the rest again in the backward pass, with the same dropout."""
+    """Let each block store only its input, and recompute the rest in the backward pass with the same dropout."""
     for block in blocks(model):
         setattr(block, "forward", partial(checkpoint, block.forward, use_reentrant=False))  # noqa: B010
 
@@ -59,10 +59,10 @@ def checkpoint_blocks(model: nn.Module) -> None:
 def embedded_in_parts(
     network: DualEncoder, images: Tensor, texts: Tensor, lengths: Tensor, size: int | None
 ) -> EmbeddedBatch:
-    """Embed the batch, at once if `size` is None, else part by part, so that only embeddings stay in memory.
+    """Embed the batch in parts of `size` pairs, so that only embeddings stay in memory; None: all at once.
 
-    The backward pass of the objective comes first. Then each part, the last one first, is embedded again with the
-    dropout that it drew, and gets the gradient of its embeddings. GradCache: Gao et al., RepL4NLP 2021.
+    GradCache, Gao et al., RepL4NLP 2021: after the backward pass of the objective, each part, in reverse order, is
+    embedded again with the same dropout, and the gradient of its embeddings is backpropagated.
     """
     if size is None or size >= len(images):
         return network.embed_batch(images, texts, lengths)

@@ -1,4 +1,4 @@
-"""A replica's process: it reads orders from its connection to rank 0, and ends with it."""
+"""The process of a replica: follows commands over its connection to rank 0, and ends when rank 0 ends."""
 
 import faulthandler
 import os
@@ -24,7 +24,7 @@ from goalgrid.runners.training.learner import Learner
 
 
 def main(descriptor: int) -> None:
-    """Follow the orders of a connection; errors are sent back over it."""
+    """Follow the commands received over a connection; errors are sent back."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the first replica hears them, and needs this one for its checkpoint
     faulthandler.enable()
@@ -42,7 +42,7 @@ def main(descriptor: int) -> None:
 
 
 def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], None]) -> None:
-    """Prepare the data, join the process group, load the state of rank 0, and follow its orders to the end."""
+    """Prepare the data, join the process group, load the state of rank 0, and follow its commands to the end."""
     _, rank, text, machine = next_order()
     settings = TrialSettings.model_validate_json(text, context=machine.catalog.context)
     machine.begin()
@@ -79,7 +79,7 @@ def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], No
 
 
 def _listen(connection: "Connection[Any, Any]", orders: "queue.SimpleQueue[tuple[Any, ...]]") -> None:
-    """Queue the orders of rank 0; end this process, wherever it waits, once rank 0 is gone."""
+    """Queue the commands of rank 0; end this process, even if it is blocked, once rank 0 is gone."""
     with suppress(EOFError, OSError):
         while True:
             orders.put(connection.recv())
@@ -87,7 +87,7 @@ def _listen(connection: "Connection[Any, Any]", orders: "queue.SimpleQueue[tuple
 
 
 def _portable(error: BaseException) -> Exception:
-    """The error, or a copy with the same message if it cannot be pickled."""
+    """Return the error, or a picklable copy with the same message."""
     with suppress(Exception):
         copy = pickle.loads(pickle.dumps(error))
         if isinstance(copy, Exception):

@@ -1,7 +1,7 @@
-"""The processes that train a trial together with the trial's own, which is rank 0 and commands them at each step.
+"""Replicas: processes that train a trial together with its main process, rank 0, which commands each step.
 
-Rank 0 alone knows folders, records and drivers, ranks what all embed to validate, and decides for all. If another
-replica dies or fails, the attempt ends; if rank 0 dies, the others see their connection closed and end.
+Only rank 0 handles folders, records and drivers, computes the ranks in validation, and makes all decisions. If another
+replica dies or fails, the attempt ends; if rank 0 dies, the others notice the closed connection and end.
 """
 
 import os
@@ -29,11 +29,11 @@ from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
 
 REASON_SECONDS = 5.0
-"""How long to wait for the reason of a failed collective."""
+"""Seconds to wait for the cause of a failed collective."""
 LAST_WORDS_SECONDS = 0.3
-"""Pause after the first sign of an error: a better reason from another replica may follow."""
+"""Seconds to wait after the first error, since another replica may report the actual cause."""
 ENDING_SECONDS = 5.0
-"""How long the others may take to end once all have disconnected."""
+"""Seconds that the other replicas may take to end once all have disconnected."""
 
 
 class ReplicaDied(Exception):
@@ -48,13 +48,13 @@ class Replica:
     process: subprocess.Popen[bytes]
     connection: "Connection[Any, Any]"
     answers: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
-    """Not read yet."""
+    """Answers that were received but not yet read."""
     ends: bool = False
-    """Whether it was asked to end, or reported why it ends."""
+    """Whether it was asked to end, or has reported why it ends."""
 
     @classmethod
     def start(cls, rank: int) -> "Replica":
-        """Start a new interpreter: a fork would copy torch's locks without the threads that hold them."""
+        """Start a new interpreter; a fork would copy torch's locks, but not the threads that hold them."""
         ours, theirs = Pipe()
         main = replica_process.main
         script = f"from {main.__module__} import main; main({theirs.fileno()})"
@@ -71,16 +71,16 @@ class Replica:
         return cls(rank, process, ours)
 
     def death(self) -> str:
-        """Describe how it died."""
+        """Return a message that says how the replica died."""
         code = self.process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return f"replica {self.rank} of the training, process {self.process.pid}, died: {how}"
 
 
 class Replicas:
-    """The other replicas of a training while the block runs; none where the machine asks for one process.
+    """The other replicas of a training, alive in the with-block; none if `resources.replicas` is 1.
 
-    There is no timeout for a stuck replica: the launch's watchdog ends its trial.
+    There is no timeout for a stuck replica; the launch's watchdog ends the trial.
     """
 
     def __init__(self, settings: TrialSettings, machine: Machine = Machine()) -> None:  # noqa: B008
@@ -89,16 +89,16 @@ class Replicas:
         self._reasons: list[Exception] = []
         self._broken = threading.Event()
         self._in_order = False
-        """Whether the process group is initialised and the others wait for the next order."""
+        """Whether the process group is initialised and the others wait for the next command."""
         self._watcher = threading.Thread(target=self._watch, name="replicas", daemon=True)
 
     @property
     def count(self) -> int:
-        """Replicas, the first included."""
+        """Return the number of replicas, including rank 0."""
         return len(self._others) + 1
 
     def summary(self) -> str:
-        """Describe their number and processes, for the log."""
+        """Return a text for the log with their number and process ids."""
         pids = ", ".join(str(other.process.pid) for other in self._others)
         return f"{self.count} replicas: this process, and {pids}"
 
@@ -119,10 +119,10 @@ class Replicas:
             self._end()
 
     def start(self, learner: Learner, states: Sequence[dict[str, Any]], step: int) -> None:
-        """Wait until all have read the data, initialise the process group, and send the others this replica's state.
+        """Wait until all replicas have read the data, initialise the process group, and send them rank 0's state.
 
-        `states` are the others' random states by rank; a replica without one starts a new sequence at this step.
-        UserError: a replica cannot read the data. ReplicaDied: a replica died.
+        `states` are the other replicas' random states by rank; a replica without one is seeded for this step.
+        Raises UserError if a replica cannot read the data, ReplicaDied if one died.
         """
         if not self._others:
             return
@@ -141,24 +141,24 @@ class Replicas:
         self._in_order = True
 
     def begin(self, epoch: int, batch: int) -> None:
-        """Let the others begin an epoch at this batch."""
+        """Tell the other replicas to begin an epoch at this batch."""
         self._tell_all("epoch", epoch, batch)
 
     @contextmanager
     def together(self, order: str) -> Iterator[None]:
-        """Let the others make a "step", or "validate", while this process does in the block; or ReplicaDied."""
+        """Let the other replicas "step" or "validate" while the block runs; raise ReplicaDied if one died."""
         self._tell_all(order)
         with self._whole():
             yield
 
     def random_states(self) -> list[dict[str, Any]]:
-        """Collect the random states of all others, in the order of their ranks."""
+        """Return the random states of the other replicas, in the order of their ranks."""
         self._tell_all("random")
         return [checkpoints.loaded(self._answer(other), self.machine.device) for other in self._others]
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """If another replica failed while the block ran, raise its error instead of the block's."""
+        """Run the block; if another replica failed meanwhile, raise that error instead of the block's."""
         try:
             yield
         except Exception as error:
@@ -190,13 +190,13 @@ class Replicas:
                     raise self._reason() from None
 
     def _reason(self) -> Exception:
-        """The first error that is not just the consequence of another replica's end."""
+        """Return the root cause: the first error that does not follow from another replica's end."""
         time.sleep(LAST_WORDS_SECONDS)
         causes = (reason for reason in self._reasons if not isinstance(reason, PeerLost))
-        return next(causes, ReplicaDied("; ".join(map(str, self._reasons)) or "the replicas lost one another"))
+        return next(causes, ReplicaDied("; ".join(map(str, self._reasons)) or "the replicas lost their connections"))
 
     def _watch(self) -> None:
-        """Read answers and errors of the others until all are gone."""
+        """Read answers and errors of the other replicas until all are gone."""
         alive = {other.connection: other for other in self._others}
         while alive:
             for ready in wait(list(alive)):
@@ -215,7 +215,7 @@ class Replicas:
                     other.answers.put(answer)
 
     def _end(self) -> None:
-        """Destroy the process group in all replicas; kill those that do not end. They hold no state of their own."""
+        """Destroy the process group in all replicas, and kill those that do not end; no state is lost."""
         if self._in_order and not self._broken.is_set():
             for other in self._others:
                 other.ends = True

@@ -1,4 +1,4 @@
-"""The shared trainer: one loop for all recipes and objectives, validated each epoch, exact to resume at any step."""
+"""The trainer: one loop for all recipes and objectives, with validation each epoch and exact resume at any step."""
 
 import math
 import time
@@ -25,7 +25,7 @@ from goalgrid.runners.training.replicas import Replicas
 
 
 class Preempted(Exception):
-    """The trainer was asked to end, and has written a checkpoint."""
+    """The trainer was asked to stop, and has written a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Hooks:
     """The callbacks of a trainer.
 
     Args:
-        begin: with the step from which it goes on.
-        epoch: with (epochs trained, metrics), after every epoch.
-        beat: with the steps trained, after every step and validation; returns whether the trainer is to end.
-        warn: with a message for the user.
-        begin_anew: with the reason why the checkpoint is not continued; moves the folder's content away.
+        begin: called with the step from which training starts or resumes.
+        epoch: called after every epoch with (epochs trained, metrics).
+        beat: called after every step and validation with the steps trained; returns whether to stop.
+        warn: called with a message for the user.
+        begin_anew: called with the reason why training cannot resume; archives the folder's content.
     """
 
     begin: Callable[[int], None] = lambda step: None
@@ -48,12 +48,13 @@ class Hooks:
 
 
 class Trainer:
-    """Trains a trial in its folder, from its last checkpoint if there is one; `code` is the fingerprint of the code.
+    """Trains a trial in its folder, from its last checkpoint if there is one.
 
     Args:
-        start: the folder of the parent whose best model this trial fine-tunes.
-        published: gives the model the weights of a published checkpoint, which this trial fine-tunes.
-        replicas: the other ranks; this process alone writes, validates and decides. None: it trains alone.
+        code: fingerprint of the code.
+        start: folder of the parent trial whose best model this trial fine-tunes.
+        published: loads the weights of a published checkpoint, which this trial fine-tunes, into the model.
+        replicas: the other ranks; only this process writes, validates and decides. None: no other ranks.
     """
 
     def __init__(
@@ -82,15 +83,15 @@ class Trainer:
         sources |= training_methods.sources(settings, inputs)
         self.progress = Progress(settings.train, folder, inputs.device, sources, hooks.warn, hooks.begin_anew)
         self._last: FiniteCheck | None = None
-        """The check of the last step, until the host has read it."""
+        """The pending check of the last step."""
 
     def _start_from(self, parent: TrialFolder) -> None:
-        """Take the weights of the parent's best model; UserError: they do not fit, or read other words."""
+        """Load the parent's best weights; raise UserError if they do not fit or have another vocabulary."""
         content, words = best_of(parent, self.inputs.device), self.inputs.vocabulary
         if content.get("vocabulary", words) != words:
             raise UserError(
-                f"it starts from {parent.trial_id}, whose vocabulary ({content['vocabulary']}) is not that of the data "
-                f"here ({words}). Retrain that trial first: goalgrid resume GRID --stale."
+                f"it starts from {parent.trial_id}, whose vocabulary ({content['vocabulary']}) differs from that of "
+                f"the data here ({words}). Retrain that trial first: goalgrid resume GRID --stale."
             )
         self.model.start_from(content["model"])
 
@@ -98,9 +99,9 @@ class Trainer:
         """Train to the last epoch.
 
         Raises:
-            NonFinite: the loss or a gradient is not finite; says at which step.
+            NonFinite: the loss or a gradient is not finite; the message names the step.
             ReplicaDied: a replica died.
-            Preempted: it was asked to end; its checkpoint is written.
+            Preempted: it was asked to stop; a checkpoint is written.
             UserError: data cannot be read or a checkpoint cannot be written.
         """
         progress = self.progress
@@ -124,7 +125,7 @@ class Trainer:
             raise Preempted
 
     def by_protocols(self, names: Sequence[str]) -> dict[str, evaluation.Ranks]:
-        """Evaluate the selected checkpoint on the test split by these protocols, from one set of embeddings."""
+        """Evaluate the selected checkpoint on the test split by these protocols; embeds the split once."""
         if self.progress.selected is not self.progress.rows[-1]:
             self.model.load_weights(self.progress.selected_weights())
 
@@ -135,7 +136,7 @@ class Trainer:
         return ranks_of_test(self.model, self.settings, self.inputs, names, beat)[1]
 
     def evaluate(self, split_name: str) -> evaluation.Ranks:
-        """Rank a whole split with the current weights."""
+        """Rank a whole split with the model's current weights."""
         return ranked(self.model, *embedded(self.model, self.settings, self.inputs, split_name))
 
     def _validate(self) -> dict[str, float]:
@@ -174,7 +175,7 @@ class Trainer:
         return metrics
 
     def _step(self, batch: Batch, passed: float) -> dict[str, Tensor]:
-        """Make one update; returns its scalars, still on the device."""
+        """Make one update; return its scalars, still on the device."""
         with self.replicas.together("step"):
             measured = self.learner.gradient(batch, passed, self._check_finite)
         self.optimizer.step()
@@ -183,10 +184,10 @@ class Trainer:
         return measured
 
     def _check_finite(self) -> None:
-        """Raise if the last step was not finite, which left the weights as they were.
+        """Raise NonFinite if the last step was not finite; such a step leaves the weights unchanged.
 
-        The host reads the check a step later, while the device is busy with the next batch. The gradients still are
-        those of the checked step, so the message names the first weight that has no finite gradient.
+        The host reads the check one step late, while the device is busy with the next batch. The gradients are still
+        those of the checked step, so the message can name the first weight whose gradient is not finite.
         """
         last, self._last = self._last, None
         if last is None or last.finite():
@@ -219,13 +220,13 @@ class Trainer:
             checkpoints.restore_random_states(state["random"], self.inputs.device)
             before, now = len(others) + 1, self.replicas.count
             if before != now:
-                self.hooks.warn(f"it resumes with resources.replicas = {now} after {before}: dropout draws differently")
+                self.hooks.warn(f"it resumes with resources.replicas = {now} after {before}, so dropout masks differ")
         self._keep_threads()
         self.replicas.start(self.learner, others, self.progress.step)
         self.progress.replicas = max(self.progress.replicas, self.replicas.count)
 
     def _keep_threads(self) -> None:
-        """Compute with the number of threads that the trial began with, where the processor computes."""
+        """On a CPU, use the number of threads that the trial began with."""
         began, now = self.progress.threads, torch.get_num_threads()
         if self.inputs.device.type != "cpu":
             self.progress.threads = now
@@ -235,24 +236,22 @@ class Trainer:
             resources = machine.resources.model_copy(update={"cpu": began})
             self.replicas.machine = replace(machine, resources=resources)
             self.hooks.warn(
-                f"it resumes with {counted(began, 'thread')}, as it began, although resources.cpu is {now} now: "
+                f"it resumes with the {counted(began, 'thread')} it began with, although resources.cpu is now {now}: "
                 f"the number of threads changes the last digits. To retrain it from scratch with {now}: "
                 "goalgrid run GRID --force --only FILTER"
             )
 
 
 def _advice(step: int, settings: TrialSettings) -> str:
-    """What to do where this step was not finite."""
+    """Return advice for a step that was not finite."""
     if step == 1:
-        return (
-            "No update came before it: check the loss, the pooling, the encoders, the features and the initial weights."
-        )
+        return "It is the first step: check the loss, the pooling, the encoders, the features and the initial weights."
     steep = [f"objective.{name}" for name in ("tau", "gamma") if name in settings.objective.parameters]
     return f"A smaller {' or '.join(['train.lr', *steep])} often helps."
 
 
 def validation(ranks: evaluation.Ranks) -> dict[str, float]:
-    """Return the validation's part of an epoch's row; `val_chance` is the rsum that an untrained model may reach."""
+    """Return the validation metrics of an epoch's row; `val_chance` is the rsum an untrained model may reach."""
     means = {name: value for name, value in ranks.similarities.items() if math.isfinite(value)}
     metrics = {f"val_{name}": value for name, value in {**ranks.metrics(), **means}.items()}
     return {**metrics, "val_spread": ranks.spread, "val_chance": evaluation.chance_rsum(len(ranks.i2t), len(ranks.t2i))}

@@ -1,4 +1,4 @@
-"""Look up, prepare and build the training methods that a trial's objective adds to the shared loop."""
+"""Look up, prepare and build the training methods that a trial's objective adds to the training loop."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,12 +16,12 @@ def classes(settings: TrialSettings) -> list[type[TrainingMethod]]:
 
 
 def prepared(settings: TrialSettings, of: Callable[[type[TrainingMethod]], Any]) -> dict[str, Any]:
-    """Return the inputs that `of` gives for each training method, by the method's name."""
+    """Return the inputs that `of` computes for each training method, by the method's name."""
     return {method.name: of(method) for method in classes(settings)}
 
 
 def methods_of(settings: TrialSettings, inputs: Inputs) -> list[TrainingMethod]:
-    """Build the training methods, in their state before training."""
+    """Build the training methods in their initial state."""
     return [
         method(settings, inputs.pairs, inputs.device, inputs.prepared.get(method.name)) for method in classes(settings)
     ]
@@ -37,7 +37,7 @@ def sources(settings: TrialSettings, inputs: Inputs) -> dict[str, str]:
 
 
 def selecting(settings: TrialSettings, pairs: Pairs) -> int:
-    """Return how many validation images select the checkpoint: `dataset.val_images`, less those of training methods."""
+    """Return how many validation images select the checkpoint: `dataset.val_images` minus those of training methods."""
     images, _ = pairs.val.first(settings.dataset.val_images)
     for method in classes(settings):
         images = method.selecting(images)
@@ -45,5 +45,5 @@ def selecting(settings: TrialSettings, pairs: Pairs) -> int:
 
 
 def learning(settings: TrialSettings) -> list[str]:
-    """Return the names that a checkpoint has for modules that learn in addition to the model."""
+    """Return the names in a checkpoint of modules that learn in addition to the model."""
     return ["objective", *(method.name for method in classes(settings))]

@@ -1,1 +1,1 @@
-"""The life of one trial: its attempts and their lock, its events, whether it is tried again, and how it ends."""
+"""The lifecycle of one trial: its attempts and their lease, its events, retries, and its end."""

@@ -1,4 +1,4 @@
-"""Moving a trial's folder away in one step, to retrain it or to remove it; never while a process trains it."""
+"""Archive a trial's folder atomically, to retrain or remove the trial; never while a process trains it."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,20 +10,23 @@ from goalgrid.runners.trial import lease
 
 
 def replace(home: Home, trial_id: str) -> None:
-    """Move a trial's folder to `replaced/`, so that the trial starts from scratch; UserError: it is being trained."""
+    """Move a trial's folder to `replaced/`, so that it retrains from scratch; raise UserError if it is in training."""
     folder = home.trial(trial_id)
     if not folder.path.exists():
         return
     if not take_away(folder, _target(home.replaced, trial_id)):
         raise UserError(
-            f"cannot retrain {trial_id}: it is being trained now. Wait until it is done, or leave it out by --only."
+            f"cannot retrain {trial_id}: it is being trained now. Wait until it is done, or exclude it with --only."
         )
 
 
 def progress(folder: TrialFolder) -> Path:
-    """Let the process that holds a trial move what a training left, but its attempts, to `replaced/`; or UserError."""
+    """Move the files of a trial's training, except its attempts, to `replaced/`; raise UserError on failure.
+
+    Only the process that holds the trial may call it.
+    """
     target = _target(Home(folder.path.parent.parent).replaced, folder.trial_id)
-    # The checkpoints go last: as long as one is here, the next attempt finds it and moves the rest.
+    # Checkpoints are moved last: as long as one is left, the next attempt finds it and moves the rest.
     files = [folder.history, folder.trace, folder.triplets, folder.pooling, folder.speed]
     files += [folder.best_checkpoint, folder.previous_checkpoint, folder.last_checkpoint]
     try:
@@ -41,10 +44,10 @@ def _target(replaced: Path, trial_id: str) -> Path:
 
 
 def take_away(folder: TrialFolder, target: Path) -> bool:
-    """Move a trial's folder to `target` unless a process trains it; returns whether it was moved. Or UserError.
+    """Move a trial's folder to `target` unless a process is training it; return whether it was moved.
 
-    The latest attempt is watched as by a process that takes the trial over. If an attempt began meanwhile, the folder
-    is moved back. No file is written, so that a full disk can be cleared.
+    Raises UserError if the move fails. The latest attempt is checked like before taking over a trial. If a new attempt
+    began meanwhile, the folder is moved back. No file is written, so that it works on a full disk.
     """
     latest = folder.latest()
     if latest and not lease.over(latest):

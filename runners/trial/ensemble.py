@@ -1,4 +1,4 @@
-"""An ensemble: the mean of its members' scores, evaluated like the scores of a model. It trains nothing."""
+"""Ensembles: the mean of the members' scores, evaluated like the scores of one model, without training."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from goalgrid.runners.trial.loaded_model import LoadedModel
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """Images or captions, as each member embeds them."""
+    """Images or captions, as embedded by each member."""
 
     parts: tuple[Rows, ...]
 
@@ -38,35 +38,38 @@ class Joint:
 
 
 class Ensemble:
-    """The mean of the scores of several models; `beat` is called after each step of the evaluation."""
+    """The mean of the scores of several models. Calls `beat` after each step of the evaluation."""
 
     def __init__(self, members: Sequence[LoadedModel], beat: Callable[[], None] = lambda: None) -> None:
         self.members, self.beat = members, beat
 
     @classmethod
     def load(cls, folders: Sequence[TrialFolder], machine: Machine, beat: Callable[[], None]) -> "Ensemble":
-        """Load an ensemble of finished trials; DataError: one read other data; UserError: one cannot be loaded."""
+        """Load an ensemble of finished trials.
+
+        Raises DataError if one was trained on other data, UserError if one cannot be loaded.
+        """
         members = []
         for folder in folders:
             member = LoadedModel.of_trial(folder, machine)
             if member.settings.model.rerank_k:
                 raise UserError(
-                    f"{folder.trial_id} has a second stage, which scores few pairs: there is no mean of all scores. "
-                    "Leave it out of the ensemble."
+                    f"{folder.trial_id} has a second stage, which scores only some pairs, so no mean can be computed. "
+                    "Remove it from the ensemble."
                 )
             members.append(member)
             beat()
         return cls(members, beat)
 
     def by_protocols(self, names: Sequence[str]) -> dict[str, evaluation.Ranks]:
-        """Evaluate on the test split by several protocols, from one set of embeddings."""
+        """Evaluate on the test split by several protocols; embeds the split once."""
         image, text, owners = self._embedded("test")
         return {name: self._ranked(image, text, owners, protocol(name).fold) for name in names}
 
     def evaluate(self, split_name: str) -> evaluation.Ranks:
-        """Rank a whole split. On the validation split, which is small, each member is first ranked alone.
+        """Rank a whole split. On the validation split, first rank each member alone, to verify it against its record.
 
-        DataError: the members read different pairs. UserError: a member's numbers are not those of its record.
+        Raises DataError if the members read different pairs, UserError if a member's metrics differ from its record.
         """
         image, text, owners = self._embedded(split_name)
         for member, images, texts in zip(self.members, image.parts, text.parts, strict=True):
@@ -103,18 +106,18 @@ class Ensemble:
 
 
 Item = tuple[int, tuple[str, ...]]
-"""A caption, known by the row of its image and its words: features and pictures share no other name."""
+"""A caption, identified by the row of its image and its words, which features and pictures have in common."""
 
 
 def _items(member: LoadedModel, split_name: str) -> list[Item]:
-    """The captions of the split on which the member is evaluated, in their order."""
+    """Return the captions of the split that the member is evaluated on, in order."""
     split, images = member.inputs.pairs.splits[split_name], member.settings.dataset.val_images
     _, rows = split.first(images if split_name == "val" else None)
     return [(int(split.image_of_text[row]), tuple(words(split.captions[row]))) for row in rows]
 
 
 def _check_same(split_name: str, first: tuple[str, list[Item]], second: tuple[str, list[Item]]) -> None:
-    """Raise a DataError if two members, each a recipe with its captions, do not read the same in the same order."""
+    """Raise a DataError if two members, given as (recipe, captions), read different captions or another order."""
     (one, ours), (other, theirs) = first, second
     if ours == theirs:
         return
@@ -125,7 +128,7 @@ def _check_same(split_name: str, first: tuple[str, list[Item]], second: tuple[st
         captions = [f"{' '.join(items[place][1])!r} of image {items[place][0] + 1}" for items in (ours, theirs)]
         differ = f"caption {place + 1} is {captions[0]} for {one}, and {captions[1]} for {other}"
     raise DataError(
-        f"its members read other images and captions of the {split_name} split, or in another order: {differ}. Their "
-        "scores cannot be averaged. Features and pictures need the same captions in the same order: write the features "
-        "in the order of the annotations, or have id_mapping.json next to the features as the only annotations."
+        f"its members read different images or captions of the {split_name} split, or in a different order: {differ}. "
+        "Their scores cannot be averaged. Features and pictures need the same captions in the same order: write the "
+        "features in the order of the annotations, or keep only id_mapping.json as annotations next to the features."
     )

@@ -1,4 +1,4 @@
-"""Evaluating a finished trial as [evaluate] of its grid asks, by its best checkpoint. Nothing is trained."""
+"""Evaluate the best checkpoint of a finished trial as [evaluate] of its grid specifies, without training."""
 
 from collections.abc import Sequence
 
@@ -15,16 +15,19 @@ from goalgrid.runners.trial.loaded_model import LoadedModel, settings_of
 
 
 def check(settings: TrialSettings, protocols: Sequence[str], machine: Machine) -> str:
-    """Fingerprint of the data; UserError: they, or the package with the judgements, are not on this machine."""
+    """Return the fingerprint of the data.
+
+    Raises UserError if the data, or the package with the relevance judgements, is not on this machine.
+    """
     if ECCV in protocols:
         eccv.judge()
     return content_of(settings.dataset, settings.model.image, machine).fingerprint
 
 
 def evaluate(settings: TrialSettings, folder: TrialFolder, protocols: Sequence[str], machine: Machine) -> None:
-    """Evaluate a finished trial by protocols of the settings' data set, and store it next to its record.
+    """Evaluate a finished trial by protocols of the settings' data set, and store the result next to its record.
 
-    UserError: the trial was retrained meanwhile, or cannot be evaluated.
+    Raises UserError if the trial was retrained meanwhile, or cannot be evaluated.
     """
     record = folder.record.stat()
     elsewhere = None if settings.dataset.name == settings_of(folder, machine.catalog).dataset.name else settings
@@ -35,13 +38,13 @@ def evaluate(settings: TrialSettings, folder: TrialFolder, protocols: Sequence[s
         metrics = loaded.eccv_metrics(evaluation) if name == ECCV else evaluation.ranks.metrics()
         now = folder.record.stat()
         if (now.st_ino, now.st_mtime_ns) != (record.st_ino, record.st_mtime_ns):
-            raise UserError(f"{folder.trial_id} was retrained meanwhile. Run the same command to evaluate it again.")
+            raise UserError(f"{folder.trial_id} was retrained meanwhile. Run the same command again to evaluate it.")
         metrics, data = metrics | _captions(loaded.inputs), data_fingerprint(loaded.inputs, settings.model)
         FurtherEvaluation(folder.trial_id, name, metrics, data).write(folder.evaluation(name))
 
 
 def _captions(inputs: Inputs) -> dict[str, float]:
-    """Captions of the test split; and those with unknown words, where a vocabulary reads them."""
+    """Count the captions of the test split and, if the encoder uses a vocabulary, those with unknown words."""
     captions, reader = inputs.pairs.test.captions, inputs.reader
     counts = {CAPTIONS: float(len(captions))}
     if isinstance(reader, Vocabulary):

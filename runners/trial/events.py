@@ -1,4 +1,4 @@
-"""Events: the reports of a running trial to its driver, as plain values for any driver."""
+"""Events: messages from a running trial to its driver, as plain values that any driver can pass on."""
 
 import time
 from collections.abc import Callable
@@ -12,21 +12,21 @@ EventKind = Literal[
 
 @dataclass(frozen=True)
 class Event:
-    """A step in a trial's life."""
+    """A change in the state of a trial."""
 
     trial_id: str
     kind: EventKind
     epoch: int = 0
-    """Epochs trained so far; of the event "epoch"."""
+    """Epochs trained so far, in "epoch" events."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Validation metrics of an epoch; test metrics once the trial is done."""
     message: str = ""
-    """Why the trial failed or was stopped, which process trains it, or a warning."""
+    """Reason of a failure or stop, the process that trains the trial, or a warning."""
     step: int = 0
     steps: int = 0
-    """Steps trained so far, and those of the whole training; of the event "step", which comes every second."""
+    """Steps trained so far and in total, in "step" events, which are sent every second."""
     at: float = field(default_factory=lambda: time.monotonic())
-    """Seconds on the clock of the trial's machine: events of an attempt may arrive together."""
+    """Time of the event in seconds, by the clock of the trial's machine; events may arrive in batches."""
 
 
 Listener = Callable[[Event], None]

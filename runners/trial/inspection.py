@@ -1,4 +1,4 @@
-"""The attention of a trained model between words and regions, and its answers to queries of the test split."""
+"""Inspect a trained model: attention between words and regions, and results of test queries."""
 
 import re
 
@@ -21,7 +21,10 @@ from goalgrid.runners.trial.loaded_model import LoadedModel
 
 
 class TrialAttention:
-    """The model of a finished trial with the images of its test split; UserError: as `LoadedModel.of_trial`."""
+    """The model of a finished trial, with the images of its test split.
+
+    Raises UserError like `LoadedModel.of_trial`.
+    """
 
     def __init__(self, folder: TrialFolder, machine: Machine) -> None:
         self.trial = folder.trial_id
@@ -30,7 +33,10 @@ class TrialAttention:
         self.photographs = self.member.photographs(machine, regions=len(self._embedded(0)))
 
     def draw(self, row: int, caption: str) -> AttentionMap:
-        """Return the attention between an image and a text, or its caption of this number; UserError: it has none."""
+        """Return the attention between an image and a text, or the image's caption with this number.
+
+        Raises UserError if the image has no such caption.
+        """
         photograph = self.photographs.of(row)
         text = _chosen(photograph, caption)
         ids, vectors = self._read(text)
@@ -42,7 +48,7 @@ class TrialAttention:
         return AttentionMap(self.trial, photograph.name, text, words, weights, photograph.picture, photograph.boxes)
 
     def _embedded(self, row: int) -> torch.Tensor:
-        """The regions of the image, as the scorer reads them."""
+        """Return the region vectors of the image, as the scorer reads them."""
         member = self.member
         pixels = member.inputs.pairs.test.images.gather(np.array([row])).to(member.inputs.device)
         with torch.inference_mode(), precision(member.settings, member.inputs.device):
@@ -51,14 +57,14 @@ class TrialAttention:
         return sets.full().vectors[0]
 
     def _read(self, text: str) -> tuple[list[int], torch.Tensor]:
-        """The words of a caption as indices, and as the scorer reads them."""
+        """Return the words of a caption as indices, and as the vectors that the scorer reads."""
         member, reader = self.member, self.member.inputs.reader
         encoder = as_called(member.settings.model.text, member.inputs.places)
         cut = encoder.longest(member.settings.dataset.max_words)
         whole, alone = (reader.encode([words], max_words=cut) for words in (encoder.prompted(text), text))
         if isinstance(reader, Vocabulary) and not bool((alone.ids >= reader.first).any()):
             raise UserError(
-                f"caption {text!r} has no word that {self.trial} knows: its vocabulary.json lists them. Give other "
+                f"caption {text!r} has no word in the vocabulary of {self.trial} (see its vocabulary.json). Give other "
                 "words, or the number of a caption of the image."
             )
         with torch.inference_mode(), precision(member.settings, member.inputs.device):
@@ -72,7 +78,7 @@ class TrialAttention:
 
 
 def _chosen(photograph: Photograph, caption: str) -> str:
-    """The text of a caption by its number among those of the image, or the text itself."""
+    """Return the image's caption with this number, or the text itself if it is not a number."""
     if not re.fullmatch(r"-?\d+", caption):
         return caption
     number, captions = int(caption), photograph.captions
@@ -83,7 +89,10 @@ def _chosen(photograph: Photograph, caption: str) -> str:
 
 
 class TrialRetrieval:
-    """The model of a finished trial with its test split, embedded; UserError: as `LoadedModel.of_trial`."""
+    """The model of a finished trial, with the embeddings of its test split.
+
+    Raises UserError like `LoadedModel.of_trial`.
+    """
 
     def __init__(self, folder: TrialFolder, machine: Machine) -> None:
         self.trial = folder.trial_id
@@ -95,11 +104,11 @@ class TrialRetrieval:
         self.photographs = self.member.photographs(machine, regions=shape[0] if len(shape) == 2 else 1)
 
     def examples(self, queries: list[ExampleQuery]) -> RetrievalExamples:
-        """Return the queries with their first answers."""
+        """Return the queries with their top results."""
         return RetrievalExamples(self.trial, [self._retrieved(query) for query in queries])
 
     def first(self, direction: str, row: int) -> list[int]:
-        """Return the rows of the answers with the highest scores, within the fold in which the query is ranked."""
+        """Return the rows of the results with the highest scores, within the fold in which the query is ranked."""
         image = row if direction == "i2t" else int(self.image_of_text[row])
         images = np.arange(image // self.fold * self.fold, min((image // self.fold + 1) * self.fold, len(self.image)))
         texts = np.flatnonzero(np.isin(self.image_of_text, images))

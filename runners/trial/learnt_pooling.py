@@ -1,4 +1,4 @@
-"""The learnt weights of a trained model's poolings: theta over rank, and ADPOOL's balance of its two levels."""
+"""The learnt weights of a model's poolings: theta per rank, and ADPOOL's balance between its two levels."""
 
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
@@ -13,7 +13,7 @@ from goalgrid.retrieval.model import DualEncoder
 
 
 class Means:
-    """Sums over the input sets of a modality's poolings, and the number of sets."""
+    """Sums of pooling weights over the input sets of a modality, and the number of sets."""
 
     def __init__(self) -> None:
         self.sets = 0
@@ -21,7 +21,7 @@ class Means:
         self.share: Tensor | None = None
 
     def look(self, pool: Gpo | AdPool, read: tuple[Any, Any], _: object) -> None:
-        """Add a pooling's input sets; a forward hook."""
+        """Forward hook that adds the weights of a pooling's input sets."""
         theta = pool.theta(*read).double().sum(dim=0)
         self.theta = pad_sequence([self.theta.to(theta.device), theta]).sum(dim=1)
         self.sets += len(read[0])
@@ -31,12 +31,12 @@ class Means:
 
 
 def theta_rows(model: DualEncoder, embed: Callable[[], object], *, compiled: bool) -> list[dict[str, float]]:
-    """Return means over the images and captions of a split, a row per rank; no rows for a model without GPO and ADPOOL.
+    """Return mean pooling weights over a split, one row per rank; no rows for a model without GPO and ADPOOL.
 
-    `embed` embeds the split in a pass of its own, so that measuring changes nothing of the trial's own evaluations.
-    Compiled encoders run uncompiled here, as compiled modules call no hook. A row has "rank" from 1; "theta_image" and
-    "theta_text", the weights of GPO, or of ADPOOL's token level, 0 where a set has fewer members, so that they add up
-    to 1; "balance_image" and "balance_text" of ADPOOL, the share of the token level. Of two networks the mean.
+    `embed` embeds the split in a separate pass, so that measuring does not affect the trial's evaluation. Compiled
+    encoders run uncompiled here, since compiled modules call no hooks. The columns are "rank", from 1; "theta_image"
+    and "theta_text", the weights of GPO or of ADPOOL's token level, which are 0 beyond the size of a set and add up to
+    1; and for ADPOOL "balance_image" and "balance_text", the share of the token level. Twin networks are averaged.
     """
     by_part: dict[str, Means] = {}
     with ExitStack() as stack:

@@ -1,6 +1,7 @@
-"""The lease of a trial: only one process can create an attempt's number, which locks it without clock or file lock.
+"""The lease of a trial. Only one process can create an attempt's number, which needs neither clocks nor file locks.
 
-A process that finds its attempt ended, or a later one, stops and writes no file of the trial (`store.files.fenced`).
+A process whose attempt was ended, or followed by a later one, stops without writing to the trial
+(`store.files.fenced`).
 """
 
 import errno
@@ -26,31 +27,31 @@ from goalgrid.grid.store.home import TrialFolder
 from goalgrid.runners.trial.stopping import Stop
 
 LOOK_SECONDS = 1.0
-"""Between two checks whether this attempt should go on."""
+"""Seconds between two checks whether this attempt should continue."""
 
 WATCH_SECONDS = 2.5 * HEARTBEAT_SECONDS
-"""How long a silent lease of another machine is watched before it is taken: clocks differ, heartbeats do not."""
+"""Seconds without a heartbeat after which another machine's lease counts as abandoned; does not compare clocks."""
 
 COUNT_STEPS = "GOALGRID_COUNT_STEPS"
-"""Environment variable: if set, attempts keep their exact step in a file, which shows what a kill costs."""
+"""Environment variable: if set, attempts write every step to a file, to measure how many steps a kill loses."""
 
 _HELD: set[Attempt] = set()
-"""Attempts that this process makes now."""
+"""Current attempts of this process."""
 _TAKING = threading.Lock()
-"""Locked while an attempt begins: before its entry in `_HELD`, its lease would look abandoned to another thread."""
+"""Held while an attempt begins: until it is in `_HELD`, its lease would look abandoned to another thread."""
 
 
 class Busy(Exception):
-    """Another live process trains this trial."""
+    """Another live process is training this trial."""
 
 
 class Fenced(Exception):
-    """Another process ended this attempt and holds the trial now."""
+    """Another process ended this attempt and now holds the trial."""
 
 
 @dataclass
 class Lease:
-    """The attempt that this process makes."""
+    """The lease of an attempt that this process makes."""
 
     attempt: Attempt
     lease: dict[str, Any]
@@ -62,13 +63,13 @@ class Lease:
     _ended: bool = False
 
     def log(self, text: str) -> None:
-        """Write to the attempt's log, with the time; errors of the disk are ignored."""
+        """Write a line with the time to the attempt's log; disk errors are ignored."""
         with suppress(OSError):
             self._out.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {text}\n")
             self._out.flush()
 
     def begin(self, step: int) -> None:
-        """Note the step that the trial goes on from."""
+        """Record the step from which the trial starts or resumes."""
         if step:
             self.lease["from_step"] = step
             self._renew()
@@ -78,7 +79,7 @@ class Lease:
         self.log(f"resumes from step {step:,}" if step else "starts from scratch")
 
     def beat(self, step: int) -> bool:
-        """Note progress; returns whether the trial is asked to end. Fenced: another process holds the trial now."""
+        """Record progress, and return whether the trial was asked to stop; raise Fenced if another process holds it."""
         self.lease["step"] = step
         self.lease["progress"] += 1
         self._count(step)
@@ -87,14 +88,14 @@ class Lease:
         return self.stop.asked()
 
     def end(self, outcome: str, message: str = "") -> bool:
-        """Write how this attempt ended; returns whether that was written and no other process did before."""
+        """Write how this attempt ended; return False if that failed or another process had already written it."""
         self.log(f"{outcome}: {message}" if message else outcome)
         self._over.set()  # no heartbeat may write over a lease that says the end
         self._ended = end(self.attempt, outcome, message, step=self.lease["step"])
         return self._ended
 
     def commit(self) -> None:
-        """Check that this process may write to the trial, else Fenced or UserError; called right before every write."""
+        """Check, before every write, that this process may write to the trial; raise Fenced or UserError if not."""
         self._look()
         if self._fenced:
             raise Fenced
@@ -107,7 +108,7 @@ class Lease:
             os.pwrite(self._steps.fileno(), b"%d %d" % (self.lease["from_step"], step), 0)
 
     def _renew(self) -> None:
-        """Write the lease, without a flush to the disk: after a power cut no lease counts."""
+        """Write the lease without flushing it to disk, since no lease survives a power failure anyway."""
         write_json(self.attempt.lease, self.lease, durable=False)
 
     def _look(self) -> None:
@@ -118,7 +119,7 @@ class Lease:
         self.stop.look()
 
     def _live(self) -> None:
-        """Renew the lease and check for requests to end, until the attempt is over."""
+        """Renew the lease and check for stop requests until the attempt is over."""
         renewed = time.monotonic()
         while not self._over.wait(LOOK_SECONDS):
             try:
@@ -135,12 +136,12 @@ class Lease:
 def new_attempt(
     folder: TrialFolder, stop: Stop, launch: str = "alone", node: str = "", launch_id: str = ""
 ) -> Iterator[Lease]:
-    """Make the next attempt at a trial while the block runs; the block calls `end` with the outcome.
+    """Hold the lease of a new attempt at a trial while the block runs; the block calls `end` with the outcome.
 
-    Tries are counted within a launch; `launch_id` is the id of what it keeps, or empty. On a node, by Ray's id, all
-    output of the process goes to the attempt's log.
+    Tries are counted per launch; `launch_id` is the id of its kept launch, or empty. If `node` (a Ray node id) is
+    given, all output of the process goes to the attempt's log.
 
-    Busy: another live process trains the trial. UserError: the folder cannot be written.
+    Raises Busy if another live process is training the trial, UserError if the folder cannot be written.
     """
     try:
         with _TAKING:
@@ -174,7 +175,7 @@ def new_attempt(
 
 
 def end(attempt: Attempt, outcome: str, message: str = "", *, step: int | None = None) -> bool:
-    """Write how an attempt ended, and after which step; returns False if that failed or had been written before."""
+    """Write how an attempt ended, and after which step; return False if that failed or was written before."""
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     content = {"outcome": outcome, "message": message, "step": step, "ended": ended}
     try:
@@ -190,7 +191,7 @@ def _acquire(folder: TrialFolder, launch: str, node: str, launch_id: str) -> tup
     before = folder.latest()
     if before and not over(before):
         lease = before.content()
-        raise Busy(f"process {lease.get('pid')} on {lease.get('host')} trains this trial, so this process skips it")
+        raise Busy(f"process {lease.get('pid')} on {lease.get('host')} is training this trial, so it is skipped here")
     if before and folder.is_done():  # checked after the attempt's end, which is written later than `done`
         raise Busy("another process has just finished this trial")
     attempt = Attempt(folder.attempts_folder, before.number + 1 if before else 1)
@@ -201,14 +202,14 @@ def _acquire(folder: TrialFolder, launch: str, node: str, launch_id: str) -> tup
         "from_step": 0, "step": 0, "progress": 0, **({"launch_id": launch_id} if launch_id else {}),
     }  # fmt: skip
     if not create_text(attempt.lease, json.dumps(lease)):
-        raise Busy("another process has just begun to train this trial, so this process skips it")
+        raise Busy("another process has just started to train this trial, so this process skips it")
     if before and before.outcome() is None:
         end(before, Failure.KILLED, "its process is gone")
     return attempt, lease
 
 
 def over(attempt: Attempt) -> bool:
-    """Return whether no process makes this attempt any more. An attempt of another machine is watched first."""
+    """Return whether no process makes this attempt any more; for another machine, first wait for a heartbeat."""
     if attempt.end.exists():
         return True
     before = attempt.content()
@@ -225,7 +226,7 @@ def over(attempt: Attempt) -> bool:
 
 
 def await_beats(attempts: Iterable[Attempt]) -> None:
-    """Wait until each lease of another machine is renewed, or no process holds it: after a death it looks live."""
+    """Wait until each lease of another machine is renewed or known to be abandoned, which a file alone cannot show."""
     before = {attempt: attempt.content() for attempt in attempts}
     waiting = [attempt for attempt, lease in before.items() if lease and foreign(lease)]
     while waiting := [attempt for attempt in waiting if attempt.live() and attempt.content() == before[attempt]]:
@@ -233,7 +234,7 @@ def await_beats(attempts: Iterable[Attempt]) -> None:
 
 
 def _tidy(folder: TrialFolder, attempt: Attempt) -> None:
-    """Remove the half-written files of earlier attempts, whose processes are dead or fenced."""
+    """Remove partially written files of earlier attempts, whose processes are dead or fenced."""
     prefix = f".{attempt.number:03}."
     halves = [path for path in folder.attempts_folder.glob(".*.json.*") if not path.name.startswith(prefix)]
     for path in filter(is_aside, [*folder.path.glob(".*.*"), *halves]):
@@ -242,7 +243,7 @@ def _tidy(folder: TrialFolder, attempt: Attempt) -> None:
 
 @contextmanager
 def _captured(out: TextIO) -> Iterator[None]:
-    """Send all output of this process, that of C code included, to the attempt's log, and tracebacks of crashes."""
+    """Redirect all output of this process to the attempt's log, including C code and crash tracebacks."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     descriptors = [os.dup(1), os.dup(2)]

@@ -45,7 +45,7 @@ from goalgrid.runners.training.trainer import validation
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A split as a model embeds it, the image that each caption describes, and the ranks."""
+    """A split embedded by a model, the image that each caption describes, and the ranks."""
 
     image: Rows
     text: Rows
@@ -53,11 +53,11 @@ class Evaluation:
     ranks: Ranks
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return embeddings and ranks by name.
+        """Return embeddings and ranks as named arrays.
 
-        `images` (i, d) and `texts` (t, d) are unit vectors. Of a scorer of sets, `images` is (i, n, d), and `texts`
-        has the words of all captions one after another, `text_sizes` of each. Where a scorer reads a vector of the
-        whole, there are `image_wholes` and `text_wholes`.
+        `images` (i, d) and `texts` (t, d) are unit vectors. For a set scorer, `images` is (i, n, d), and `texts` is the
+        concatenated words of all captions, with `text_sizes` words each. If the scorer also reads one global vector,
+        there are `image_wholes` and `text_wholes`.
         """
         tensors: dict[str, Any] = {"images": getattr(self.image, "vectors", self.image), "texts": self.text}
         if isinstance(self.text, Captions):
@@ -77,34 +77,34 @@ class Evaluation:
 
 
 SCORED, SCORED_SETS = 1000, 64
-"""Images and captions whose scores are timed: of vectors, and of sets."""
+"""Number of images and captions in the scoring benchmark: for vectors, and for sets."""
 SECONDS = 0.3
-"""For how long scoring is timed."""
+"""Duration of the scoring benchmark in seconds."""
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A trained model, and the data that it is evaluated on."""
+    """A trained model, with the data to evaluate it on."""
 
     model: DualEncoder
     settings: TrialSettings
     inputs: Inputs
     learnt: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
-    """The objective's weights, as `Learner.learnt` gives them; empty: none, or not kept."""
+    """The objective's learnt weights, as returned by `Learner.learnt`; empty if none were kept."""
     trial: FinishedTrial | None = None
-    """The finished trial of the model, if it is evaluated on the trial's own data; None otherwise."""
+    """The finished trial of the model, if evaluated on the data it was trained on; else None."""
 
     @classmethod
     def of_trial(cls, folder: TrialFolder, machine: Machine, elsewhere: TrialSettings | None = None) -> "LoadedModel":
-        """Load the model of a finished trial, with the weights whose test metrics its record holds.
+        """Load the model of a finished trial, with the weights that produced the test metrics in its record.
 
         Args:
-            elsewhere: the trial's settings with other data; None: its own data.
+            elsewhere: the trial's settings with other data; None: the data it was trained on.
 
         Raises:
             DataError: it was trained on other data, and `elsewhere` is None.
-            UserError: a file of it is not as its record says; its weights cannot be read, are not kept, or do not fit
-                the data.
+            UserError: a file of the trial does not match its record; its weights cannot be read, were not kept, or do
+                not fit the data.
         """
         trained, trial = settings_of(folder, machine.catalog), FinishedTrial.read(folder)
         settings = elsewhere or trained
@@ -114,8 +114,8 @@ class LoadedModel:
         before, now = content["sources"]["data"], data_fingerprint(inputs, settings.model)
         if before != now and elsewhere is None:
             raise DataError(
-                f"{folder.trial_id} was trained on other data than are here now ({before} -> {now}). Retrain it: "
-                "goalgrid resume GRID --stale. To evaluate it on other data, name them: goalgrid evaluate --root DIR."
+                f"{folder.trial_id} was trained on data that have changed since ({before} -> {now}). Retrain it: "
+                "goalgrid resume GRID --stale. To evaluate it on other data: goalgrid evaluate --root DIR."
             )
         learnt: dict[str, Mapping[str, Tensor]] = {
             name: content[name] for name in training_methods.learning(settings) if name in content
@@ -125,7 +125,7 @@ class LoadedModel:
 
     @classmethod
     def of_published(cls, model: PublishedModel, settings: TrialSettings, machine: Machine) -> "LoadedModel":
-        """Load a published checkpoint for data, with settings that describe its model; UserError: they do not fit."""
+        """Load a published checkpoint, with settings that describe its model; raise UserError if data do not fit."""
         inputs = prepare(settings, machine, model.words)
         shape = inputs.pairs.train.images.shape
         if len(shape) != len(model.map.image):
@@ -135,7 +135,7 @@ class LoadedModel:
 
     @classmethod
     def with_weights(cls, weights: Mapping[str, Tensor], settings: TrialSettings, inputs: Inputs) -> "LoadedModel":
-        """Build a model with these weights; UserError: the weights were trained on another kind of data."""
+        """Build a model with these weights; raise UserError if they were trained on another kind of data."""
         model = model_of(settings, inputs)
         state = model.state_dict()
         for name, value in weights.items():
@@ -150,7 +150,7 @@ class LoadedModel:
         return cls(model, settings, inputs)
 
     def evaluate(self, split_name: str, protocol_name: str | None = None) -> Evaluation:
-        """Rank a split by a protocol's folds; None: as a whole. A second stage takes part in the test alone."""
+        """Rank a split by a protocol's folds (None: all at once). A second stage is only used on the test split."""
         if split_name == "test":
             test, by_protocol = ranks_of_test(self.model, self.settings, self.inputs, [protocol_name])
             return Evaluation(*test, by_protocol[protocol_name])
@@ -159,13 +159,13 @@ class LoadedModel:
         return Evaluation(*split, ranked(self.model, *split, fold))
 
     def check_numbers(self, recorded: Mapping[str, float], ranks: Ranks) -> None:
-        """Check that the ranks of a split give the numbers that were recorded of it; UserError: they give others."""
+        """Check that the ranks of a split reproduce the recorded metrics; raise UserError if not."""
         if self.trial is not None:
             queries = min(len(ranks.i2t), len(ranks.t2i))
             self.trial.check_numbers(recorded, ranks.metrics(), queries, self._others)
 
     def _others(self) -> list[str]:
-        """Differences between the trial's training and this process that may change the rounding."""
+        """Return differences between the trial's training and this process that may change rounding."""
         assert self.trial is not None
         device = self.inputs.device
         now = environment_on(device)
@@ -176,13 +176,13 @@ class LoadedModel:
         return [*differences, *(["train.compile"] if self.settings.train.compile else [])]
 
     def photographs(self, machine: Machine, regions: int) -> Photographs:
-        """Return the images of the test split, as figures show them, with this number of regions each."""
+        """Return the images of the test split for figures, with this number of regions each."""
         name, view = self.settings.dataset.name, as_called(self.settings.model.image, machine.places).view
         columns, copies = machine.columns_of(name), machine.data
         return Photographs(self.inputs.pairs.test, name, machine.root(name), view, regions, columns, copies)
 
     def speed(self, protocol_name: str | None = None) -> Speed:
-        """Measure how fast the model evaluates its test split, by wall time, on this device."""
+        """Measure how fast the model evaluates its test split on this device, in wall-clock time."""
         begun = perf_counter()
         evaluation = self.evaluate("test", protocol_name)
         whole = perf_counter() - begun
@@ -197,12 +197,12 @@ class LoadedModel:
         queries = len(evaluation.ranks.i2t) + len(evaluation.ranks.t2i)
         device = self.inputs.device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else provenance.processor()
-        # The first call embeds the captions of a scorer of sets, and warms up.
+        # Warm-up; with a set scorer, the first call also embeds the captions.
         pairs = len(image) * len(text) / min(times[1:])
         return Speed(pairs, queries / whole, *self.model.sizes, name, torch.get_num_threads())
 
     def eccv_metrics(self, evaluation: Evaluation) -> dict[str, float]:
-        """Return ECCV Caption's and CxC's metrics of COCO's test split; UserError: as `eccv.metrics`."""
+        """Return ECCV Caption and CxC metrics on COCO's test split; raises UserError like `eccv.metrics`."""
         by_scorer = partial(scored, self.model) if self.model.scorer else None
         part, read = TILE[evaluation.image.device.type], (evaluation.image, evaluation.text, evaluation.image_of_text)
         with torch.inference_mode():
@@ -210,13 +210,13 @@ class LoadedModel:
 
 
 def environment_on(device: torch.device) -> dict[str, Any]:
-    """Describe the hardware and software of this process, which computes on a device with its present threads."""
+    """Describe the hardware and software of this process, for a device and the current number of threads."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
     return provenance.environment(device.type, name, torch.get_num_threads())
 
 
 def settings_of(folder: TrialFolder, known: Catalog) -> TrialSettings:
-    """Read the settings with which a trial was trained; UserError: they are damaged, or unlike its record."""
+    """Read the settings that a trial was trained with; raise UserError if damaged or different from its record."""
     try:
         settings = known.validated(TrialSettings, read_json(folder.settings))
     except ValidationError as error:
@@ -230,7 +230,7 @@ def settings_of(folder: TrialFolder, known: Catalog) -> TrialSettings:
 
 
 def _words(trial: FinishedTrial) -> tuple[str, ...]:
-    """The words that the trial's model knows, none if it reads a tokenizer's pieces; UserError: they cannot be read."""
+    """Return the vocabulary of the trial's model, empty if it uses a tokenizer; raise UserError if unreadable."""
     path = trial.folder.vocabulary
     try:
         words = parsed_json(regular_bytes(path))
@@ -242,7 +242,7 @@ def _words(trial: FinishedTrial) -> tuple[str, ...]:
 
 
 def ranker(folder: Path, machine: Machine) -> tuple[str, Callable[[], tuple[Rows, Rows, np.ndarray]]]:
-    """Return a checksum of a finished trial's model, and a function that embeds the training split by it."""
+    """Return a checksum of a finished trial's model, and a function that embeds the training split with it."""
     trial = TrialFolder(folder)
 
     def embed() -> tuple[Rows, Rows, np.ndarray]:
@@ -264,7 +264,7 @@ def trained(
 
 
 def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine: Machine) -> TrialFolder:
-    """Evaluate a published checkpoint as a trial is evaluated, and write its record."""
+    """Evaluate a published checkpoint like a trial, and write its record."""
     settings, inputs = loaded.settings, loaded.inputs
     folder = home.trial(imported.id_of(model.file.digest, settings))
     _, by_protocol = ranks_of_test(loaded.model, settings, inputs, protocols_of(settings))

@@ -1,4 +1,4 @@
-"""Whether a trial is tried again or given up: a pure function of its attempts, this launch and the policy."""
+"""Decides whether a trial is retried or given up: a pure function of its attempts, the launch and the policy."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,14 +13,14 @@ from goalgrid.grid.store.home import TrialFolder
 
 @dataclass(frozen=True)
 class Policy:
-    """Policy for failures of one class.
+    """Retry policy for one failure class.
 
     Args:
-        tries: how often this failure may happen in one launch before the trial is given up.
-        advice: what a user can do about it.
-        wait: seconds before the second try; each further wait is twice as long.
-        alone: whether the next try has the machine for itself.
-        at_once: whether the next try begins as soon as a process is free, not after all other jobs.
+        tries: number of times this failure may occur in one launch before the trial is given up.
+        advice: what the user can do.
+        wait: seconds before the second try; doubles with each further try.
+        alone: whether the next try runs without other jobs on the machine.
+        at_once: whether the next try starts as soon as a process is free, rather than after all other jobs.
     """
 
     tries: int
@@ -35,12 +35,12 @@ POLICY = {Failure(name): Policy(**known) for name, known in catalog.toml("goalgr
 
 @dataclass(frozen=True)
 class Decision:
-    """Decision whether a trial is retried.
+    """The decision whether a trial is retried.
 
     Args:
-        given_up: the failure whose tries are used up; None: the trial may be tried again.
-        tries: how often that failure, or else the last one, happened in this launch.
-        policy: of the next try.
+        given_up: the failure class that has used up its tries; None: the trial may be retried.
+        tries: number of times that failure (or, if not given up, the last one) occurred in this launch.
+        policy: the policy of the next try.
     """
 
     given_up: Failure | None = None
@@ -49,14 +49,14 @@ class Decision:
 
     @property
     def wait(self) -> float:
-        """Seconds before the next try."""
+        """Return the seconds to wait before the next try."""
         return self.policy.wait * 2.0 ** (self.tries - 1)
 
 
 def decide(attempts: Iterable[tuple[str, Failure | None]], launch: str) -> Decision:
-    """Decide whether to retry a trial, from the launch of each of its `attempts` and its failure (None: no failure).
+    """Decide whether to retry a trial, given the launch and failure (None: no failure) of each of its `attempts`.
 
-    Repeating the command is another launch, with new tries.
+    Running the command again is a new launch, with new tries.
 
     >>> decide([("monday", Failure.KILLED)], "monday").wait
     1.0
@@ -77,7 +77,7 @@ def decision(folder: TrialFolder, launch: str) -> Decision:
 
 
 def blame_node(attempt: Attempt) -> None:
-    """Blame the node for the death of an ended attempt, which then does not count as a try of its trial."""
+    """Attribute the death of an ended attempt to the node, so that it does not count as a try of its trial."""
     folder, launch = TrialFolder(attempt.folder.parent), attempt.launch()
     write_json(attempt.end, read_json(attempt.end) | {"outcome": Failure.SICK_NODE})
     if decision(folder, launch).given_up is None:
@@ -85,9 +85,9 @@ def blame_node(attempt: Attempt) -> None:
 
 
 def given_up(folder: TrialFolder, launch: str, trace: str = "") -> bool:
-    """Return whether a trial has used up its tries in this launch; if so, `error.txt` gets the reason and the trace.
+    """Return whether a trial has used up its tries in this launch; if so, write reason and trace to `error.txt`.
 
-    Another launch may finish it meanwhile: a trial that is `done` has no error.
+    Another launch may finish the trial meanwhile; then no error is written.
     """
     decided = decision(folder, launch)
     if decided.given_up is None:

@@ -1,4 +1,4 @@
-"""A trial from start to record, in its folder. Knows neither Ray nor the command line."""
+"""Run a trial in its folder from start to record. Independent of Ray and the command line."""
 
 import errno
 import time
@@ -47,25 +47,25 @@ from goalgrid.runners.trial.retries import given_up
 from goalgrid.runners.trial.stopping import Stop
 
 STEP_SECONDS = 1.0
-"""Between two reports of the step that a trial has reached."""
+"""Seconds between two reports of a trial's current step."""
 
 LOGGED = ("loss", "lr", "val_i2t_r1", "val_t2i_r1", "val_rsum")
-"""Metrics of an epoch in the attempt's log; the history has all."""
+"""Metrics that the attempt's log shows per epoch; the history has all metrics."""
 
 
 Judgement = Callable[[str, int, Mapping[str, float]], Mapping[str, Any] | None]
-"""Judges a trial, by its id, at the end of an epoch, by that epoch's metrics: why it is stopped, None if it goes on."""
+"""Function of trial id, epoch and the epoch's metrics: returns why the trial is stopped, None if it continues."""
 
 
 class Halted(Exception):
-    """The rule of the launch stops the trial, whose checkpoint is written."""
+    """The early-stopping rule of the launch stops the trial; its checkpoint is written."""
 
 
 CLASSES: dict[type[BaseException], Failure] = {
     NonFinite: Failure.NON_FINITE, ReplicaDied: Failure.KILLED, DataError: Failure.DATA, ImportError: Failure.IMPORT,
     WrongReturn: Failure.BUG,
 }  # fmt: skip
-"""The class of each kind of exception."""
+"""Failure classes by exception type."""
 
 
 def run_trial(
@@ -81,10 +81,10 @@ def run_trial(
     stop: Stop | None = None,
     judge: Judgement | None = None,
 ) -> State:
-    """Make an attempt at a trial that is not done, from its last checkpoint to its record, or until a rule stops it.
+    """Make an attempt at an unfinished trial, from its last checkpoint to its record, or until a rule stops it.
 
-    Every failure is caught, classified and written to the attempt: a trial never stops the others. Once its tries are
-    used up, `error.txt` reports the trial as failed.
+    Every failure is caught, classified and written to the attempt, so that a trial never stops the others. Once its
+    tries are used up, `error.txt` marks the trial as failed.
     """
     if folder.is_done():
         report(Event(folder.trial_id, "done"))
@@ -119,7 +119,7 @@ def run_trial(
 
 @dataclass(frozen=True)
 class TrialRun:
-    """An attempt at a trial: its inputs, reports, files and end."""
+    """An attempt at a trial: inputs, events, files and outcome."""
 
     settings: TrialSettings
     folder: TrialFolder
@@ -159,7 +159,7 @@ class TrialRun:
         )  # fmt: skip
 
     def _write_steps(self, trainer: Trainer) -> None:
-        """Write the values of single steps, and the densities of triplets."""
+        """Write the values of single steps, and the triplet densities."""
         trace = trainer.progress.trace
         steps.write(self.folder.trace, trace.rows())
         if trace.densities:
@@ -176,12 +176,12 @@ class TrialRun:
         return self.finish(inputs, ensemble.by_protocols(protocols_of(self.settings)), selected=selected)
 
     def untrained(self) -> State:
-        """Evaluate the model without training, and write the record and the weights; UserError: it has a parent."""
+        """Evaluate the model without training, and write record and weights; raise UserError if it has a parent."""
         settings, folder = self.settings, self.folder
         if settings.parents or settings.train.starts_from:
             raise UserError(
-                "train.epochs = 0 evaluates a model as its recipe makes it, and this trial starts from a trained one. "
-                "To evaluate that model: goalgrid evaluate."
+                "train.epochs = 0 evaluates a model as initialised by its recipe, but this trial starts from a trained "
+                "model. To evaluate that model, use goalgrid evaluate."
             )
         inputs = self.start()
         self.hold.begin(0)
@@ -198,7 +198,7 @@ class TrialRun:
         return self.finish(inputs, by_protocol, selected=selected, parameters=(model.sizes[0], 0))
 
     def parents(self) -> list[TrialFolder]:
-        """Return the folders of an ensemble's members, or of parent and ranker; UserError: one of them is not done."""
+        """Return the folders of an ensemble's members, or of parent and ranker; raise UserError if one is not done."""
         folders = [TrialFolder(self.folder.path.parent / name) for name in self.settings.parents]
         if undone := [folder for folder in folders if not folder.is_done()]:
             parent = undone[0].trial_id
@@ -211,12 +211,12 @@ class TrialRun:
         return folders
 
     def published(self) -> Callable[[DualEncoder], Mapping[str, Tensor]] | None:
-        """Return the loader of the published weights that the model starts with; None: it starts otherwise.
+        """Return the loader of the published weights that the model starts from; None if it does not start from any.
 
-        The weights are those of a checkpoint that the trial fine-tunes, or of the file that holds its whole model. The
-        trainer gets the loader and imports no map of weights, so that an edited map makes no other trial stale.
+        The weights come from a checkpoint that the trial fine-tunes, or from a file with the whole model. The trainer
+        gets the loader and does not import weight maps itself, so editing a map makes no other trial stale.
 
-        UserError: the file is missing.
+        Raises UserError if the file is missing.
         """
         checkpoint = self.settings.train.starts_from
         file = self.settings.model.whole_file
@@ -229,7 +229,7 @@ class TrialRun:
         return partial(start_weights, CheckpointFile.known(checkpoint, dict(self.machine.checkpoints)))
 
     def start(self) -> Inputs:
-        """Log the start, write settings and environment to the folder, and open the data; or UserError."""
+        """Log the start, write settings and environment to the folder, and open the data; may raise UserError."""
         hold, folder, device = self.hold, self.folder, self.machine.device
         process = f"process {hold.lease['pid']} on {hold.lease['host']}, {device}"
         hold.log(f"attempt {hold.attempt.number}: {process}, code {self.code}")
@@ -254,24 +254,24 @@ class TrialRun:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """The hardware and software of this attempt; a resumed trial keeps its number of threads."""
+        """Describe the hardware and software of this attempt; a resumed trial keeps its number of threads."""
         return environment_on(self.machine.device) | {"tf32": self.settings.train.tf32}
 
     @cached_property
     def code(self) -> str:
-        """Fingerprint of the code that trains it, taken at the start: later edits take no part."""
+        """Fingerprint of the code at the start of the training; later edits do not affect it."""
         parents, known = self.parents() if self.settings.ensemble else [], self.machine.catalog
         return code_fingerprint(self.settings, [settings_of(folder, known).model for folder in parents])
 
     def finish(
         self, inputs: Inputs, by_protocol: dict[str, Ranks], *, devices: Sequence[str] = (), **more: Any
     ) -> State:
-        """Write the record, and then that the trial is done; Fenced: another process holds the trial now.
+        """Write the record, then mark the trial as done; raise Fenced if another process holds the trial now.
 
         Args:
             by_protocol: ranks of the test split by each of `protocols_of`.
-            devices: kinds of device that trained it, which the record names if there were several.
-            more: further fields of `record.Trained`.
+            devices: device types that trained it; recorded if there were several.
+            more: other fields of `record.Trained`.
         """
         folder = self.folder
         environment = self.environment | self._noted(inputs) | ({"devices": devices} if len(devices) > 1 else {})
@@ -306,7 +306,7 @@ class TrialRun:
         return noted
 
     def _changes(self) -> global_state.Changes:
-        """Settings of torch that the trial's plug-ins changed, at import or when called, by file; warns of them."""
+        """Return, and warn about, torch settings that the trial's plugins changed at import or when called, by file."""
         imported = {use.path: global_state.at_import.get(use.path, {}) for use, _ in plugins_of(self.settings)}
         changes = {
             file: changed
@@ -319,7 +319,7 @@ class TrialRun:
         return changes
 
     def _drop_checkpoints(self) -> None:
-        """Delete the checkpoints for a resume, three times the model's size; the best weights stay."""
+        """Delete the checkpoints for resuming, which take three times the model's size; keep the best weights."""
         folder = self.folder
         if unneeded := [path for path in (folder.last_checkpoint, folder.previous_checkpoint) if path.exists()]:
             make_durable(folder.path)  # before they are deleted
@@ -328,7 +328,7 @@ class TrialRun:
                 path.unlink()
 
     def ended(self, error: BaseException) -> State:
-        """Write how the attempt ended before the trial was done: classify a failure, and see whether to try again."""
+        """Write how the attempt ended before the trial was done: classify a failure, and decide whether to retry."""
         with suppress(lease.Fenced):
             if isinstance(error, Preempted):
                 self.hold.end(Failure.PREEMPTED, "asked to end; it will resume from its checkpoint")
@@ -361,7 +361,7 @@ class TrialRun:
     def _restart(self, reason: str) -> None:
         """Warn that the trial starts from scratch, and move the files of its earlier training to `replaced/`."""
         target = archive.progress(self.folder)
-        self._warn(f"{reason}; the trial starts from scratch, and what was there is kept in {target}")
+        self._warn(f"{reason}; the trial starts from scratch, and its old files are kept in {target}")
 
     def _warn(self, message: str) -> None:
         self.hold.log(f"warning: {message}")
@@ -386,7 +386,7 @@ class TrialRun:
             raise Halted(f"{verdict['by']} {metric} after epoch {epoch} misses {bound}, the bound of its cell")
 
     def _verdict(self, epoch: int, metrics: Mapping[str, float]) -> Mapping[str, Any] | None:
-        """Why the rule stops the trial now, where it repeats an epoch as decided before; None: it goes on."""
+        """Return why the rule stops the trial now; None if it continues. Repeated epochs repeat their verdict."""
         if self.judge is None:
             return None
         now, before = self.judge(self.folder.trial_id, epoch, metrics), read_json(self.folder.stopped)
@@ -394,7 +394,7 @@ class TrialRun:
         return before if repeated else now
 
     def _beats(self, steps: int) -> Callable[[int], bool]:
-        """The attempt's beat, which also reports the step, a second apart at least."""
+        """Return the attempt's `beat`, which also reports the step at most once per second."""
         last = 0.0
 
         def beat(step: int) -> bool:
@@ -415,7 +415,7 @@ class TrialRun:
 
 
 def classify(error: BaseException) -> Failure:
-    """Return the failure class of an exception that a trial raised, or of its cause."""
+    """Return the failure class of an exception raised by a trial, or of its cause."""
     chain = [error]
     while (cause := chain[-1].__cause__) is not None and cause not in chain:
         chain.append(cause)

@@ -1,4 +1,4 @@
-"""Gradients on the unit sphere: which part of a gradient moves an embedding, and which part normalisation removes.
+"""Gradients on the unit sphere: the tangential part moves an embedding; normalisation removes the radial part.
 
 Unified §3.3 and SelHN §3.2 give different conditions under which the gradient of Triplet-HN vanishes; both
 are measured.
@@ -21,23 +21,23 @@ from goalgrid.runners.trial.loaded_model import LoadedModel
 
 
 class Gradients(NamedTuple):
-    """Gradients of each anchor of a batch, images first: (2 b,). Tangents are their parts along the sphere."""
+    """Gradient statistics of each anchor of a batch, images first: (2 b,). Tangents are the parts along the sphere."""
 
     delta_s: Tensor
-    """|s_neg - s_pos| with the hardest negative. SelHN Eq. (10)."""
+    """|s_neg - s_pos| for the hardest negative. SelHN Eq. (10)."""
     distance: Tensor
-    """|y_neg - y_pos| of the hardest negative and the positive: the length of Triplet-HN's gradient at the anchor."""
+    """|y_neg - y_pos|, distance of hardest negative and positive: the norm of Triplet-HN's gradient at the anchor."""
     anchor: Tensor
-    """Length of the tangent at the anchor. Unified Eq. (11), of any loss."""
+    """Norm of the tangent at the anchor. Unified Eq. (11), for any loss."""
     positive: Tensor
     negatives: Tensor
-    """Length of the tangents at all negatives together."""
+    """Norm of the tangents at all negatives together."""
     radial: Tensor
-    """Share of the squared gradient at the anchor that is radial, which normalisation takes away."""
+    """Radial share of the squared gradient at the anchor, which normalisation removes."""
     cosine: Tensor
-    """Cosine of the gradients at the positive and at the hardest negative; -1: they cancel in a shared encoder."""
+    """Cosine between the gradients at positive and hardest negative; at -1 they cancel in a shared encoder."""
     selhn: Tensor
-    """|y_neg - y_pos| |s_neg - s_pos|: what SelHN Eq. (8) says that Triplet-HN's tangent at the anchor is."""
+    """|y_neg - y_pos| |s_neg - s_pos|: Triplet-HN's tangent at the anchor according to SelHN Eq. (8)."""
 
 
 def on_sphere(
@@ -46,9 +46,9 @@ def on_sphere(
     text: Float[Tensor, "b d"],
     owners: Int[Tensor, " b"] | None = None,
 ) -> Gradients:
-    """Compute the gradients at unit vectors, of each anchor's own loss; for a loss of scores, of the batch's.
+    """Compute gradients at unit vectors, of each anchor's loss (or of the batch's loss, for a loss on all scores).
 
-    `owners` is the image of each pair, which objectives read that look at captions of the same image.
+    `owners` is the image of each pair, for objectives that treat captions of the same image differently.
     """
     with torch.enable_grad():
         sim = mining.product(image, text).detach().requires_grad_()
@@ -68,7 +68,7 @@ def on_sphere(
 def _one_way(
     x: Tensor, y: Tensor, sim: Float[Tensor, "b b"], same: Bool[Tensor, "b b"], gradient: Float[Tensor, "b b"]
 ) -> Gradients:
-    """Anchors x with others y, but not of the same image: the gradient at x is the sum of y by that of their scores."""
+    """Gradients for anchors x and others y of different images; at x, the sum of y weighted by the score gradients."""
     s_pos, of_pos = sim.diagonal(), gradient.diagonal()
     s_neg, hardest = (sim - 3 * same).max(1)
     at_anchor = gradient @ y
@@ -92,22 +92,23 @@ def _one_way(
 
 
 def mean_gradients(loaded: LoadedModel) -> dict[str, float]:
-    """Average gradients over the anchors of the trial's first training batch, with its best weights and no dropout.
+    """Average gradient statistics over the anchors of a trial's first training batch, with best weights, no dropout.
 
-    An anchor without a gradient counts in no mean of a share or of a cosine. UserError: the model scores sets, so that
-    no gradient has a sphere; nothing in it learns; the checkpoint lacks what the objective learnt.
+    Anchors without a gradient are excluded from the means of shares and cosines. Raises UserError if the model scores
+    sets, which have no single unit sphere; if it has no trainable weights; or if the checkpoint lacks the objective's
+    learnt values.
     """
     settings, inputs = loaded.settings, loaded.inputs
     if settings.model.of_sets:
-        raise UserError("its scorer reads sets of vectors; gradients on the sphere are those of single unit vectors.")
+        raise UserError("its scorer reads sets of vectors; gradients on the sphere need single unit vectors.")
     if not loaded.model.groups():
-        raise UserError("no weight of its model learns, so no gradient moves it. Take a trial of a recipe that trains.")
+        raise UserError("its model has no trainable weights, so there are no gradients. Choose another trial.")
     learner = Learner(settings, inputs)
     learnt = loaded.learnt if settings.train.epochs else learner.learnt()
     if learner.learnt().keys() - learnt.keys():
         raise UserError(
-            f"objective {settings.objective.name!r} learns values of its own, which this trial's best.ckpt does not "
-            "hold: an older version trained it. Retrain it: goalgrid run GRID --force --only FILTER."
+            f"objective {settings.objective.name!r} has learnt values that this trial's best.ckpt does not "
+            "contain, since an older version trained it. Retrain it: goalgrid run GRID --force --only FILTER."
         )
     learner.load_learnt(learnt)
     _, batch = next(batches(settings, inputs, 0).since(0))

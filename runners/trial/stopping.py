@@ -1,4 +1,4 @@
-"""Requests to end: a running trial writes a checkpoint at its next step, and the same command goes on from there."""
+"""Stop requests: a running trial writes a checkpoint at its next step, and the same command resumes from there."""
 
 import os
 import signal
@@ -15,18 +15,18 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.files import write_text
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, the signal of a scheduler that takes the machine away, and the signal of a terminal that is closed."""
+"""Signals handled: Ctrl-C, preemption by a scheduler, and a closed terminal."""
 
 SAME_SECONDS = 2.0
-"""A scheduler's signal so soon after the first asks for the same: Slurm signals the script, which passes it on, and all
-processes of the job."""
+"""A scheduler's signal within this time after the first is the same request: Slurm signals all processes of the job,
+and the job script passes the signal on again."""
 
 INCOMPLETE = 3
-"""Exit code of a process that ends before all its trials are done."""
+"""Exit code of a process that is interrupted before all its trials are done."""
 
 
 class Stop:
-    """A request to end, made in this process (by a signal) or by a file that all nodes see; None: there is no file."""
+    """A stop request, made in this process (by a signal) or by a file that all nodes see (None: no file)."""
 
     def __init__(self, request: Path | None = None) -> None:
         self.request = request
@@ -36,7 +36,7 @@ class Stop:
         self._asked.set()
 
     def ask_everywhere(self) -> None:
-        """Ask this process, and all others by the file."""
+        """Ask this process to stop, and all others through the file."""
         self.ask()
         if self.request is not None:
             with suppress(UserError):
@@ -46,11 +46,11 @@ class Stop:
         return self._asked.is_set()
 
     def asked_everywhere(self) -> bool:
-        """Return whether the file exists: all processes are to end, not only this one."""
+        """Return whether the file exists, which asks all processes to stop, not only this one."""
         return self.request is not None and self.request.exists()
 
     def look(self) -> None:
-        """Take over the request of the file, if it exists."""
+        """Ask this process to stop if the file exists."""
         if self.asked_everywhere():
             self.ask()
 
@@ -58,16 +58,16 @@ class Stop:
 Handler = Callable[[int, FrameType | None], None]
 
 _LISTENING: dict[int, Handler] = {}
-"""Our handlers of signals, by signal."""
+"""goalgrid's signal handlers, by signal."""
 _MASK = threading.local()
-"""Which signals this thread had blocked before it forked."""
+"""Signals that this thread had blocked before a fork."""
 
 
 def listen(number: int, handler: Handler) -> Any:
-    """Install a handler; returns the one before.
+    """Install a signal handler; return the previous one.
 
-    A process that a user's code forks does not have it: SIGTERM ends that process, as a pool expects that ends its
-    processes; a terminal's signals do nothing there, since its parent hears them and may need it for a checkpoint.
+    Processes forked by user code do not inherit it: SIGTERM ends them, as process pools expect. They ignore the signals
+    of a terminal, since the parent handles those and may need its children to write a checkpoint.
     """
     _LISTENING[number] = handler
     return signal.signal(number, handler)
@@ -92,26 +92,26 @@ os.register_at_fork(before=_block, after_in_parent=_unblock, after_in_child=_unb
 
 
 class Interrupts:
-    """While the block runs, a signal ends it at once; after `soften`, a signal asks all trials for a checkpoint first.
+    """Context in which a signal ends the block at once; after `soften`, trials first write a checkpoint.
 
-    A second signal ends it at once in any case, but for a SIGTERM or SIGHUP within `SAME_SECONDS` of the first: that is
-    the same request. `heard` is the latest signal, or 0.
+    A second signal always ends it at once, except a SIGTERM or SIGHUP within `SAME_SECONDS` of the first, which is the
+    same request. `heard` is the latest signal, or 0.
     """
 
     def __init__(self, stop: Stop, warn: Callable[[str], None]) -> None:
         self.stop, self.warn, self.soft, self.heard = stop, warn, False, 0
         self._before: dict[int, Any] = {}
         self._first: float | None = None
-        """When the first signal came."""
+        """Time of the first signal."""
 
     def __enter__(self) -> "Interrupts":
         self._before = self._listen()
         return self
 
     def soften(self) -> None:
-        """Note that trials run from now on; install the handlers again, since starting Ray replaced SIGTERM's.
+        """Let trials write checkpoints on a signal from now on; reinstall the handlers, since Ray replaces SIGTERM's.
 
-        KeyboardInterrupt: a signal came before, and the code that ran then, such as an import, swallowed it.
+        Raises KeyboardInterrupt if an earlier signal was swallowed, e.g. during an import.
         """
         self._listen()
         if self.heard:
@@ -145,7 +145,7 @@ class Interrupts:
             raise KeyboardInterrupt
         self.stop.ask_everywhere()
         with suppress(OSError, RuntimeError):  # nobody reads it any more, or the signal came amid another line
-            self.warn("asked to end: running trials write a checkpoint; Ctrl-C again ends at once")
+            self.warn("asked to end: running trials write a checkpoint; press Ctrl-C again to end at once")
 
 
 def _leave_terminal() -> None:
@@ -159,10 +159,10 @@ def _leave_terminal() -> None:
 
 @contextmanager
 def signals_left_to_us() -> Iterator[None]:
-    """Let processes that this thread starts in the block outlive the signals that ask this one to end.
+    """Let processes started by this thread in the block survive the signals that ask this process to stop.
 
-    A closed terminal signals all of its processes, and so does Slurm when it takes a job's node away: trials could not
-    write checkpoints if Ray ended.
+    A closed terminal signals all its processes, and so does Slurm when it preempts a job. If Ray ended, trials could
+    not write checkpoints.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP, signal.SIGTERM])  # processes inherit the mask
     try:

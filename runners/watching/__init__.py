@@ -1,1 +1,1 @@
-"""What shows a launch while it runs: the live view, trackers, and a command of the user."""
+"""Monitoring of a running launch: the live view, experiment trackers, and notifications."""

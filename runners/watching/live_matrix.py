@@ -1,4 +1,4 @@
-"""The live view of a running grid, updated by events: a matrix on a terminal, else plain lines."""
+"""The live view of a running grid, updated by events: a matrix on a terminal, plain lines elsewhere."""
 
 import math
 import shutil
@@ -27,28 +27,28 @@ from goalgrid.runners.trial.events import Event
 from goalgrid.runners.watching.view import View
 
 LOOK_SECONDS = 5.0
-"""Between two looks at the GPUs."""
+"""Seconds between two queries of the GPUs."""
 QUERY = ("--query-gpu=index,utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
 
 SEEDS = 8
-"""Most seeds of a cell with a mark for each; of more seeds, the states are counted."""
+"""Maximum number of seeds per cell that are shown one by one; more are summarised by counts."""
 
 BLOCKS = 8
-"""Most matrices on the display; matrices with running trials come first."""
+"""Maximum number of matrices shown; those with running trials come first."""
 
 TRIALS = 12
-"""Most running trials with a line for each."""
+"""Maximum number of running trials shown, one per line."""
 
 SETTLED = 10.0
-"""Seconds of progress, or one done trial, after which the pace says something about the rest."""
+"""Seconds of progress after which the remaining time is estimated; one finished trial also suffices."""
 PACE = 20
-"""Reports of a step, over which a trial's rate is computed."""
+"""Number of latest step reports from which a trial's rate is computed."""
 
 SHOWN = ("val_i2t_r1", "val_t2i_r1")
-"""The metrics of a cell."""
+"""Metrics shown in a cell."""
 
 WIDTH = 16
-"""Columns of a cell: the marks of three seeds, and two recalls."""
+"""Width of a cell in characters: the marks of three seeds, and two recalls."""
 
 MARKS = {
     State.DONE: ("●", "green"),
@@ -62,10 +62,10 @@ MARKS = {
 }
 
 LOUD = ("failed", "retry", "busy", "stopped", "diverged", "warning")
-"""Events that are printed at once on every display."""
+"""Events that every display prints immediately."""
 
 ENDS = {"retry": State.INTERRUPTED, **{state.value: state for state in (*ENDED, State.INTERRUPTED)}}
-"""The state of a trial after an event; after any other, it runs."""
+"""State of a trial after an event; after any other event it is running."""
 
 
 @dataclass(slots=True)
@@ -76,16 +76,16 @@ class TrialProgress:
     to_train: bool
     epoch: int = 0
     steps: int = 0
-    """Steps of the whole training; 0 until its process reports them."""
+    """Total number of training steps; 0 until reported by its process."""
     rows: dict[int, dict[str, float]] | None = None
-    """Shown and selecting metrics of each epoch, by its number; None: the trial's history was not read yet."""
+    """Displayed and selection metrics, by epoch; None until the trial's history is read."""
     selected: Mapping[str, float] = field(default_factory=dict)
-    """The row of the epoch that the selection rule picks so far, whose test metrics the table would have."""
+    """Row of the epoch that the selection rule picks so far, i.e. the one that would be tested."""
     reports: tuple[tuple[float, int], ...] = ()
-    """The latest steps of this attempt that are known: time in seconds, and step."""
+    """Latest step reports of this attempt: (time in seconds, step)."""
 
     def note(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Take the rows of epochs; epochs from there on are of a training that began again."""
+        """Add rows of epochs; they replace rows of the same and later epochs, left from before a restart."""
         for row in rows:
             if row.keys() >= {"val_rsum", *SHOWN}:
                 shown = {name: row[name] for name in ("epoch", "val_rsum", *SHOWN)}
@@ -96,7 +96,7 @@ class TrialProgress:
 
     @property
     def current(self) -> int:
-        """The number of the epoch that is trained, or of the last one."""
+        """Return the number of the current epoch, or of the last one."""
         epochs = self.trial.epochs
         return (self.step - 1) * epochs // self.steps + 1 if self.step else max(1, min(self.epoch + 1, epochs))
 
@@ -106,32 +106,32 @@ class TrialProgress:
 
     @property
     def rate(self) -> float:
-        """Steps a second; 0 until it is known."""
+        """Return the steps per second; 0 if unknown."""
         (begin, first), (end, last) = (self.reports[0], self.reports[-1]) if self.reports else ((0, 0), (0, 0))
         return (last - first) / (end - begin) if end > begin else 0.0
 
     @property
     def behind(self) -> float:
-        """Epochs trained, with the part of the current epoch."""
+        """Return the epochs trained so far, including the fraction of the current epoch."""
         if self.state is State.DONE:
             return self.trial.epochs
         return max(self.epoch, min(self.epoch + 1, self.trial.epochs * self.step / self.steps) if self.steps else 0)
 
     @property
     def ahead(self) -> float:
-        """Epochs that this launch has to train."""
+        """Return the epochs that this launch still has to train."""
         return 0 if not self.to_train or self.state in ENDED else max(0, self.trial.epochs - self.behind)
 
 
 class Board:
-    """The state of all trials of a grid, in text: `line` for an event, `render` for the whole.
+    """The state of all trials of a grid, as text: `line` describes an event, `render` the whole board.
 
     Args:
-        states: of each trial, by id.
+        states: state of each trial, by id.
         to_train: ids of the trials that this launch trains.
-        stopping: says whether the trials were asked to end.
-        history: gives the rows of a trial's epochs before the launch; read for the cells that are shown.
-        search_seeds: of search trials, whose test metrics are not shown.
+        stopping: returns whether the trials were asked to stop.
+        history: returns the rows of a trial's epochs before the launch; called for the displayed cells.
+        search_seeds: seeds of search trials, whose test metrics are hidden.
     """
 
     def __init__(
@@ -147,23 +147,23 @@ class Board:
         self._search_seeds = search_seeds
         self.cells, self.stopping, self._history = cells, stopping, history
         self._reading = threading.Lock()
-        """Held while rows are noted: events and the display come from two threads."""
+        """Held while rows are added, since events and rendering run in two threads."""
         self.started = time.monotonic()
         self.phase = ""
-        """The launch's activity before the first trial begins."""
+        """Current activity of the launch before the first trial begins."""
         self.gpus = ""
         self._first_report: float | None = None
         self._settled = math.inf
-        """When the pace begins to say something about the rest."""
+        """Time from which the remaining time is estimated."""
         self.trials: dict[str, TrialProgress] = {
             trial.id: TrialProgress(cell, trial, states[trial.id], to_train=trial.id in to_train)
             for cell in cells
             for trial in cell.trials
         }
         self.blocks = nested((cell.block, cell.objective, cell) for cell in cells)
-        """The cells of each matrix, by objective."""
+        """Cells of each matrix, keyed by objective."""
         self._differs = [len(set(values)) > 1 for values in zip(*self.blocks, strict=True)]
-        """Whether data sets, recipes and swept settings do, in the grid."""
+        """Which of data set, recipe and swept settings vary in the grid."""
         self._begun = {trial_id for trial_id, state in states.items() if state is not State.PLANNED}
         self._before = self._behind()
 
@@ -194,14 +194,14 @@ class Board:
             self._settled = min(self._settled, time.monotonic() + SETTLED)
 
     def _read(self, progress: TrialProgress) -> TrialProgress:
-        """The trial, with the epochs of earlier launches; a planned trial has none, or begins again."""
+        """Return the trial with the epochs of earlier launches; a planned trial has none or starts from scratch."""
         if progress.rows is None:
             progress.rows = {}
             progress.note(self._history(progress.trial.id) if progress.trial.id in self._begun else ())
         return progress
 
     def searched(self, trial_id: str) -> bool:
-        """Return whether it is a search trial, which validates only."""
+        """Return whether it is a search trial, which is only validated."""
         return self.trials[trial_id].trial.seed in self._search_seeds
 
     def _behind(self) -> float:
@@ -211,11 +211,11 @@ class Board:
         return sum(trial.state is state for trial in self.trials.values())
 
     def sums(self) -> dict[str, int]:
-        """Count the trials, and those in each final state."""
+        """Return the number of trials, in total and in each final state."""
         return {"trials": len(self.trials), **{state.value: self.count(state) for state in ENDED}}
 
     def summary(self) -> str:
-        """Summarise: `12/45 done, 2 running, 1 failed; 1:03 elapsed, 2:10 to go`; before any trial, the activity."""
+        """Return e.g. `12/45 done, 2 running, 1 failed; 1:03 elapsed, 2:10 to go`, or the activity before any trial."""
         parts = [f"{self.count(State.DONE)}/{len(self.trials)} done"]
         shown = (State.RUNNING, State.FAILED, State.STOPPED, State.DIVERGED)
         parts += [f"{self.count(state)} {state}" for state in shown if self.count(state)]
@@ -225,7 +225,7 @@ class Board:
         return f"{', '.join(parts)}; {clock(now - self.started)} elapsed{to_go}{phase}"
 
     def line(self, event: Event) -> str:
-        """Return a line about an event; empty for events that are not printed."""
+        """Return a line that describes an event; empty for events that are not printed."""
         if event.kind == "done" and event.metrics:
             searched = self.searched(event.trial_id)
             with self._reading:
@@ -239,7 +239,7 @@ class Board:
         return ""
 
     def render(self, height: int = 1000) -> RenderableType:
-        """Render the matrices that fit the height in lines, the number of others, the running trials, the summary."""
+        """Render as many matrices as fit `height` lines, the number of others, the running trials and the summary."""
         running = [progress for progress in self.trials.values() if progress.state is State.RUNNING]
         room = height - 4 - min(len(running), TRIALS + 1)
         blocks, at_work = list[RenderableType](), {progress.cell.block for progress in running}
@@ -259,7 +259,7 @@ class Board:
         return Group(*blocks, *more, *trials, *gpus, Text(self.summary(), style="bold"))
 
     def _running(self, running: Sequence[TrialProgress]) -> Table:
-        """A line for each running trial: how far it is, how fast, and the time to its end."""
+        """Return a line for each running trial, with its progress, speed and remaining time."""
         table = Table(box=None, pad_edge=False)
         table.add_column("running", no_wrap=True, overflow="ellipsis")
         for title in ("epoch", "step", "steps/s", "to go"):
@@ -275,7 +275,7 @@ class Board:
         return table
 
     def _name(self, progress: TrialProgress) -> str:
-        """The values that distinguish a trial within the grid."""
+        """Return the values that identify a trial within the grid."""
         cell = progress.cell
         axes = [cell.dataset, cell.recipe, *(f"{name}={value}" for name, value in cell.swept)]
         differs = [*self._differs[:2], *(self._differs[2] for _ in cell.swept)]
@@ -318,7 +318,7 @@ class Board:
         return text
 
     def _to_go(self, now: float) -> str:
-        """The remaining time by the pace of epochs since the first report; empty before this pace is known."""
+        """Return the remaining time, estimated from the epochs since the first report; empty if unknown."""
         if self._first_report is None or now < self._settled:
             return ""
         done, elapsed = self._behind() - self._before, now - self._first_report
@@ -327,7 +327,7 @@ class Board:
 
 
 class Display:
-    """Shows a board while the block runs: by a live view, else by a note for each finished trial."""
+    """Shows a board in the with-block: in a live view, or as a note per finished trial."""
 
     def __init__(self, board: Board, view: View) -> None:
         self.board, self.view = board, view
@@ -373,7 +373,7 @@ def clock(seconds: float) -> str:
 
 
 def utilisation(answer: str) -> str:
-    """Describe an answer of nvidia-smi; lines without numbers, as of a partitioned GPU (MIG), are left out.
+    """Summarise the output of nvidia-smi; lines without numbers, e.g. of a partitioned GPU (MIG), are skipped.
 
     >>> utilisation("0, 87, 21810, 143771\\n1, [N/A], 3, 143771\\n2, 4, 1024, 81920\\n")
     'GPU 0: 87 %, 21.3 of 140.4 GiB; GPU 2: 4 %, 1.0 of 80.0 GiB'

@@ -1,6 +1,6 @@
-"""The mirror, which copies trials into a tracker in a background thread; and the interface of a tracker.
+"""The mirror, which copies trials to an experiment tracker in a background thread; and the tracker interface.
 
-The folders are the truth: the mirror catches up later, and a tracker that is down costs a warning and never a trial.
+Trial folders are authoritative. If a tracker is down, the mirror warns and catches up later; trials are not affected.
 """
 
 import queue
@@ -19,66 +19,66 @@ from goalgrid.grid.syntax import flat
 from goalgrid.results.records import record
 
 RETRY_SECONDS = 30.0
-"""Pause after a tracker failed, before the mirror writes to it again."""
+"""Seconds to wait before writing to a tracker again after a failure."""
 
 GATHER_SECONDS = 5.0
-"""How long the mirror collects trials before it copies them: a trial that reports twice is copied once."""
+"""Seconds in which the mirror collects reports, so that a trial that reports twice is copied once."""
 
 
 class Store(ABC):
-    """An open tracker. It holds at most one run of each trial."""
+    """An open tracker, with at most one run per trial."""
 
     @abstractmethod
     def sync(self, folder: TrialFolder) -> None:
-        """Copy the epochs and results that the trial's run lacks."""
+        """Copy the epochs and results that are missing in the trial's run."""
 
     def close(self) -> None:  # noqa: B027
-        """Close what is open."""
+        """Close the connection and open files."""
 
 
 class Tracker(ABC):
-    """A program that shows trainings."""
+    """An experiment tracker, e.g. MLflow."""
 
     name: str
     place: Path | str
-    """The folder or address of the copies."""
+    """Folder or address of the copies."""
 
     @abstractmethod
     def open(self) -> Store: ...
 
     @abstractmethod
     def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
-        """Return the finished trials that are not noted as copied."""
+        """Return the finished trials that are not recorded as copied."""
 
     def public(self, text: str) -> str:
-        """Return a text about this tracker without the secrets that it knows."""
+        """Redact this tracker's credentials in a text."""
         return text
 
     @property
     def copies(self) -> Path | None:
-        """The file or folder of the copies, which are made again without it; None: a server holds them."""
+        """Return the local file or folder of the copies, recreated if missing; None if they are on a server."""
         return self.place if isinstance(self.place, Path) else None
 
 
 class Mirror:
-    """Copies trials into a tracker in the background; warns when it cannot be written first, and if it stays so."""
+    """Copies trials to a tracker in the background; warns at the first failure, and if it persists at the end."""
 
     def __init__(self, tracker: Tracker, warn: Callable[[str], None]) -> None:
         self.tracker, self.warn = tracker, warn
         self._waiting: queue.Queue[TrialFolder | None] = queue.Queue()
         self._behind: dict[TrialFolder, None] = {}
-        """Folders with content that the tracker lacks."""
+        """Folders with content not yet in the tracker."""
         self._store: Store | None = None
         self._failed_at: float | None = None
         self._thread = threading.Thread(target=self._work, name=tracker.name, daemon=True)
         self._thread.start()
 
     def sync(self, folder: TrialFolder) -> None:
-        """Queue a folder, to copy the content that the tracker lacks."""
+        """Queue a trial folder to be copied."""
         self._waiting.put(folder)
 
     def close(self) -> None:
-        """Wait until everything is copied, or the tracker has failed once more."""
+        """Wait until everything is copied or the tracker fails again."""
         self._waiting.put(None)
         self._thread.join()
 
@@ -101,7 +101,7 @@ class Mirror:
             self._store.close()
 
     def _gather(self) -> bool:
-        """Wait for the report of a trial, then a while for others; False once the mirror is closed."""
+        """Wait for a trial's report, then briefly for others; return False once the mirror is closed."""
         folder = self._waiting.get()
         until = time.monotonic() + GATHER_SECONDS
         while folder is not None:
@@ -113,7 +113,7 @@ class Mirror:
         return False
 
     def _catch_up(self) -> bool:
-        """Copy what waits; at once again after an error, since another launch may have begun the same run meanwhile."""
+        """Copy the queued folders; retry once after an error, since another launch may have created the same run."""
         for last in (False, True):
             try:
                 self._store = self._store or self.tracker.open()
@@ -131,17 +131,17 @@ class Mirror:
         if self._failed_at is None:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             where = f"{self.tracker.name} at {self.tracker.place}"
-            self.warn(f"{where} is out of reach, training continues without it: {self.tracker.public(reason)}")
+            self.warn(f"{where} is unreachable; training continues without it: {self.tracker.public(reason)}")
         self._failed_at = time.monotonic()
 
 
 def when_done(folder: TrialFolder) -> str:
-    """Return when the trial was done; empty if it is not."""
+    """Return the time at which the trial finished; empty if it has not."""
     return readable_text(folder.done).strip()
 
 
 def start_time(folder: TrialFolder) -> float:
-    """Return when training began, in seconds since 1970; of a finished trial, its end minus its training time."""
+    """Return the start of training in seconds since 1970; for a finished trial, its end minus its training time."""
     if not folder.is_done():
         return folder.settings.stat().st_mtime
     row = record.collect([folder.record], ["finished_at", "train_seconds"]).to_pylist()[0]
@@ -149,12 +149,12 @@ def start_time(folder: TrialFolder) -> float:
 
 
 def is_search(folder: TrialFolder, search_seeds: Collection[int]) -> bool:
-    """Return whether it is a search trial of the grid, of which only validation is shown."""
+    """Return whether it is a search trial of the grid, for which only validation metrics are shown."""
     return bool(search_seeds) and read_json(folder.settings).get("seed") in search_seeds
 
 
 def final_metrics(folder: TrialFolder, search_seeds: Collection[int]) -> dict[str, float]:
-    """Return a finished trial's test metrics and their epoch; of a search trial, the epoch alone."""
+    """Return a finished trial's test metrics and their epoch; for a search trial, only the epoch."""
     tested = [] if is_search(folder, search_seeds) else [f"test_{name}" for name in record.METRICS]
     names = [*tested, "selected_epoch"]
     (row,) = record.collect([folder.record], names).to_pylist()
@@ -162,6 +162,6 @@ def final_metrics(folder: TrialFolder, search_seeds: Collection[int]) -> dict[st
 
 
 def dotted(settings: Mapping[str, Any]) -> dict[str, bool | float | str]:
-    """Flatten a trial's settings to dotted names, as numbers and texts."""
+    """Flatten a trial's settings to dotted names with numbers, booleans and strings."""
     values = flat(settings).items()
     return {name: value if isinstance(value, bool | int | float | str) else str(value) for name, value in values}

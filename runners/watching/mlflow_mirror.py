@@ -1,4 +1,4 @@
-"""MLflow, and the only file that imports it: a run for each trial in the experiment of its grid."""
+"""The MLflow tracker: one experiment per grid, one run per trial. Only this file imports MLflow."""
 
 import logging
 import os
@@ -19,29 +19,29 @@ from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.runners.watching.mirror import Store, Tracker, dotted, final_metrics, is_search, start_time, when_done
 
 TAG = "goalgrid.trial"
-"""Tag of a run: the id of the trial that it mirrors."""
+"""Tag of a run with the id of its trial."""
 
 DONE = "goalgrid.done"
-"""Tag of a finished run: when its trial was done."""
+"""Tag of a finished run with the time at which its trial finished."""
 
 REPLACED = "goalgrid.replaced"
-"""Takes the place of TAG once the trial was retrained and has another run."""
+"""Replaces TAG on the old run of a retrained trial, which gets a new run."""
 
 MOST_RUNS = 50_000
-"""Runs that MLflow gives in one call."""
+"""Page size of MLflow's search for runs."""
 
 ROWS = 20
-"""Epochs that are copied in one call: MLflow takes at most 1,000 metrics."""
+"""Epochs copied per call, since MLflow accepts at most 1,000 metrics."""
 
 
 _USER = re.compile(r"(?<=://)[^\s\"']*@")
-"""User and password of an address, also where the password has a / or @ in it."""
+"""Matches user and password in a URL, even if the password contains / or @."""
 _SECRET = re.compile(r"([?&][^=&\s]*(?:pass|pwd|token|secret|key)[^=&\s]*=)([^&\s\"']*)", re.IGNORECASE)
-"""A parameter of an address that is a secret, with its value."""
+"""Matches a secret query parameter of a URL, with its value."""
 
 
 def public(text: str, uri: str = "") -> str:
-    """Return a text without the secrets of the addresses in it, and without those of `uri` wherever they are.
+    """Redact credentials in all URLs in a text, and every occurrence of the credentials of `uri`.
 
     >>> public("http://bob:s3cret@host/api?token=abc refused s3cret", "http://bob:s3cret@host")
     'http://***@host/api?token=*** refused ***'
@@ -55,12 +55,12 @@ def public(text: str, uri: str = "") -> str:
 
 @dataclass(frozen=True)
 class _Run:
-    """A run of MLflow, the copy of a trial.
+    """An MLflow run, the copy of a trial.
 
     Args:
         begun: start of the run, in milliseconds since 1970.
-        epochs: number of its epochs.
-        done: when the trial was done; empty while the run is not complete.
+        epochs: number of epochs copied so far.
+        done: time at which the trial finished; empty while the run is incomplete.
     """
 
     id: str
@@ -70,9 +70,9 @@ class _Run:
 
 
 class Mlflow(Tracker):
-    """An experiment of MLflow, on a tracking server or in a database; without a URI, in that of the runs folder.
+    """An MLflow experiment, on a tracking server or in a database (default: the database in the runs folder).
 
-    The password of a URI reaches MLflow alone: no file of the runs folder, and no message.
+    The password in a URI is only passed to MLflow; it is never written to the runs folder or shown in messages.
     """
 
     name = "MLflow"
@@ -84,15 +84,15 @@ class Mlflow(Tracker):
         self.place = public(self.uri)
         self.experiment = experiment
         self.note_file = home.grid(experiment).mirrored
-        """List of the finished trials that MLflow holds."""
+        """File that lists the finished trials already copied to MLflow."""
         self.artifacts = home.mlflow_files.absolute() / experiment if self.copies else None
-        """Folder of the copied files; None: no files are copied."""
+        """Artifact folder; None: no files are copied."""
 
     def open(self) -> "_Experiment":
         return _Experiment(self)
 
     def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
-        """Return the finished trials that are not in the list of copies; all of them if MLflow's database is gone."""
+        """Return the finished trials that are not in the list of copies; all if MLflow's database is gone."""
         gone = self.copies and not self.copies.exists()
         note = {} if gone else read_json(self.note_file)
         known = note["done"] if note.get("uri") == self.place and isinstance(note.get("done"), dict) else {}
@@ -108,7 +108,7 @@ class Mlflow(Tracker):
 
 
 def _make_database(file: Path) -> None:
-    """Let MLflow create its tables in a file aside: that takes seconds, and a kill or another launch may interfere."""
+    """Create MLflow's tables in a temporary file: this takes seconds, and a kill or another launch may interfere."""
     from mlflow.tracking import MlflowClient
 
     def make(aside: Path) -> None:
@@ -120,14 +120,14 @@ def _make_database(file: Path) -> None:
 
 
 def _check_writable(file: Path) -> None:
-    """Raise at once what SQLite says of a file that it cannot write, which MLflow would try again for minutes."""
+    """Raise SQLite's error at once if the file is not writable; MLflow would retry for minutes."""
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
         database.execute("BEGIN IMMEDIATE")
         database.execute("CREATE TABLE goalgrid_check (never_kept)")  # closing undoes it
 
 
 class _Experiment(Store):
-    """An experiment of MLflow, with at most one run of each trial."""
+    """An open MLflow experiment, with at most one run per trial."""
 
     def __init__(self, tracker: Mlflow) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -147,7 +147,7 @@ class _Experiment(Store):
         self.tracker, self.client = tracker, MlflowClient(tracking_uri=tracker.uri)
         self.id = self._experiment(tracker.experiment, tracker.artifacts.as_uri() if tracker.artifacts else None)
         self.runs: dict[str, _Run] = {}
-        """By the ids of their trials."""
+        """Runs by trial id."""
         for run in self.client.search_runs([self.id], max_results=MOST_RUNS):
             epochs, tags = int(run.data.metrics.get("epoch", 0)), run.data.tags
             if TAG in tags:
@@ -155,7 +155,7 @@ class _Experiment(Store):
                 self.runs[tags[TAG]] = _Run(run.info.run_id, run.info.start_time, epochs, done)
 
     def _experiment(self, name: str, place: str | None) -> str:
-        """The id of the experiment, which another launch may make at the same time."""
+        """Return the id of the experiment; creates it, even if another launch does so at the same time."""
         from mlflow.exceptions import MlflowException
 
         with suppress(MlflowException):  # it exists, or MLflow is out of reach, as the next call says
@@ -163,7 +163,7 @@ class _Experiment(Store):
         return str(self.client.get_experiment_by_name(name).experiment_id)
 
     def sync(self, folder: TrialFolder) -> None:
-        """Copy the epochs and results that the trial's run lacks."""
+        """Copy the epochs and results that are missing in the trial's run."""
         if not folder.settings.exists():
             return
         run = self.runs.get(folder.trial_id)

@@ -1,4 +1,4 @@
-"""Runs a user's command when a trial fails, and when a launch ends (`--notify`)."""
+"""Runs a user-defined command when a trial fails and when a launch ends (`--notify`)."""
 
 import os
 import subprocess
@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 SECONDS = 60.0
-"""How long the command may take."""
+"""Timeout of the command in seconds."""
 
 
 @dataclass
 class Notify:
-    """Runs `command` by `sh -c`; empty: no reports. One that fails gives a warning by `warn`, and never ends a launch.
+    """Runs `command` with `sh -c` (if not empty). If it fails, `warn` is called, and the launch continues.
 
-    docs/watching.md lists the variables that it gets: GOALGRID_EVENT and others.
+    docs/watching.md lists its environment variables, e.g. GOALGRID_EVENT.
     """
 
     command: str
@@ -23,14 +23,14 @@ class Notify:
     _waiting: list[threading.Thread] = field(default_factory=list)
 
     def failed(self, message: str, counts: Mapping[str, int]) -> None:
-        """Report a failed trial; only the first call counts, and the launch goes on meanwhile."""
+        """Report a failed trial without blocking the launch; only the first call has an effect."""
         if self.command and not self._waiting:
             thread = threading.Thread(target=self._tell, args=("failed", "running", message, counts), name="notify")
             self._waiting.append(thread)
             thread.start()
 
     def ended(self, state: str, message: str, counts: Mapping[str, int]) -> None:
-        """Report the end of the launch, after any report of a failure."""
+        """Report the end of the launch, after any pending report of a failure."""
         for thread in self._waiting:
             thread.join()
         if self.command:

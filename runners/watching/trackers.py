@@ -1,7 +1,7 @@
-"""The trackers of a grid, and those whose files the driver writes itself: TensorBoard and Weights & Biases.
+"""The trackers of a grid, and those that are written as files: TensorBoard and Weights & Biases.
 
-A launch that was killed leaves a run that is cut off anywhere. The next launch removes its folder and copies the trial
-from its history, which is short: a trial has one run, and that run is whole.
+A killed launch may leave a truncated run. The next launch removes its folder and copies the trial again from its
+history, so each trial has exactly one complete run.
 """
 
 import logging
@@ -22,15 +22,15 @@ from goalgrid.runners.watching.mirror import Store, Tracker, dotted, final_metri
 from goalgrid.runners.watching.mlflow_mirror import Mlflow
 
 COPIED = "goalgrid.done"
-"""File in the folder of a whole run, with the time at which its trial was done."""
+"""File in the folder of a complete run, with the time at which its trial finished."""
 
 
 @dataclass(frozen=True)
 class RunFiles(Tracker):
-    """A tracker of files: below the place, which has the grid's name, a folder for each trial, which has its id.
+    """A tracker that writes files: a folder per trial, named by its id, below a folder named by the grid.
 
     Args:
-        begin: opens a new run in such a folder, which is empty, given the trial's settings as tables.
+        begin: opens a new run in an empty folder, given the trial's settings as nested tables.
     """
 
     name: str
@@ -45,14 +45,14 @@ class RunFiles(Tracker):
         return [folder for folder in folders if folder.is_done() and not self.holds(folder)]
 
     def holds(self, folder: TrialFolder) -> bool:
-        """Return whether the run of this finished trial is complete, and of its latest training."""
+        """Return whether the run of this finished trial is complete and up to date with its latest training."""
         note = self.place / folder.trial_id / COPIED
         return note.exists() and readable_text(note).strip() == when_done(folder)
 
 
 @dataclass
 class _Copy:
-    """A run with its epochs, and the start time of the next epoch."""
+    """An open run, the number of its epochs, and the start time of the next epoch."""
 
     run: "EventFile | OfflineRun"
     when: float
@@ -61,7 +61,7 @@ class _Copy:
 
 @dataclass
 class _Runs(Store):
-    """The runs that this launch has open."""
+    """The open runs of this launch."""
 
     tracker: RunFiles
     copies: dict[TrialFolder, _Copy] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class _Runs(Store):
 
 
 class EventFile:
-    """TensorBoard's, flushed after every epoch: `tensorboard --logdir` on a grid's folder shows each trial as a run."""
+    """A TensorBoard run, flushed every epoch: `tensorboard --logdir` on a grid's folder shows one run per trial."""
 
     def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
         from tensorboardX import SummaryWriter
@@ -109,7 +109,7 @@ class EventFile:
         self.split = "val"
 
     def write(self, metrics: Mapping[str, float], epoch: int, when: float) -> None:
-        """Write metrics of an epoch that ended then, in seconds since 1970."""
+        """Write the metrics of an epoch that ended at `when`, in seconds since 1970."""
         for name, value in metrics.items():
             self.writer.add_scalar(name, value, epoch, walltime=when)
         self.split = "test" if "test_rsum" in metrics else self.split  # a search trial has no test metrics here
@@ -127,11 +127,11 @@ class EventFile:
 
 
 FLUSH_SECONDS = 60.0
-"""How long W&B may take to write the end of a run."""
+"""Timeout in seconds for W&B to write the end of a run."""
 
 
 class OfflineRun:
-    """A run that W&B writes to the disk alone, in the project of its grid, with the trial's id."""
+    """An offline W&B run, in the project of its grid, with the trial's id."""
 
     def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # else it reports its errors to its makers
@@ -151,7 +151,7 @@ class OfflineRun:
         self.run.log({**metrics, "_timestamp": when}, step=epoch)
 
     def close(self, *, done: bool) -> None:
-        """End the run; if it is whole, wait until the disk holds it, which W&B does not wait for; or TimeoutError."""
+        """End the run; if complete, wait until it is on disk (W&B does not), or raise TimeoutError."""
         file = str(self.run.settings.sync_file)
         self.run.finish(exit_code=0 if done else 1)
         until = time.monotonic() + FLUSH_SECONDS
@@ -162,7 +162,7 @@ class OfflineRun:
 
 
 def _ended(file: str) -> bool:
-    """Whether a run's file has its end; True with a W&B that lacks these readers: nobody waits for the disk then."""
+    """Return whether a run's file is complete; also True if this W&B version cannot read it, so as not to wait."""
     try:
         from wandb.proto.wandb_internal_pb2 import Record
         from wandb.sdk.internal.datastore import DataStore
@@ -180,7 +180,10 @@ def _ended(file: str) -> bool:
 
 
 def trackers_of(grid: Grid, home: Home, mlflow_uri: str | None = None) -> list[Tracker]:
-    """Return the trackers that a grid names, with another MLflow if `mlflow_uri` is given ('': none); or UserError."""
+    """Return the trackers that a grid names; `mlflow_uri` overrides the MLflow server ('': no MLflow).
+
+    Raises UserError if a package is missing.
+    """
     trackers: list[Tracker] = []
     if mlflow_uri or (mlflow_uri is None and "mlflow" in grid.trackers):
         trackers.append(Mlflow(home, grid.name, mlflow_uri, grid.search_seeds))

@@ -1,4 +1,4 @@
-"""Where a launch shows what changes all the time: by itself nowhere; a front end, as the command line, has a view."""
+"""The interface through which a launch shows live output; front ends such as the command line implement it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,20 +7,20 @@ from rich.console import RenderableType
 
 
 class View:
-    """Shows nothing. What is worth a line is reported as a note in any case."""
+    """A view that shows nothing; notes are printed regardless."""
 
     live = False
-    """Whether the matrix shows finished trials, so that they need no lines."""
+    """Whether the view has a matrix that shows finished trials, so that they need no separate lines."""
 
     @contextmanager
     def matrix(self, render: Callable[[int], RenderableType]) -> Iterator[None]:
-        """Show what `render` gives for so many lines, redrawn in place, while the block runs."""
+        """Show the output of `render`, a function of the height in lines, redrawn in place while the block runs."""
         yield
 
     @contextmanager
     def bar(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Show a progress bar while the block runs; it is given a function that adds to what is done."""
+        """Show a progress bar while the block runs; yields a function that advances it."""
         yield lambda more: None
 
     def restore(self) -> None:
-        """Leave the terminal usable just before the process ends."""
+        """Restore the terminal just before the process ends."""

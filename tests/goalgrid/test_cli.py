@@ -30,7 +30,7 @@ WRONG = [
     (("run", "demo", "--set", "train.epochs"), "is not KEY=VALUE"),
     (("run", "demo", "--set", "train.batch_size=1"), "train.batch_size: it should be at least 2"),
     (("run", "demo", "--only", "seeed=0"), "unknown axis 'seeed'"),
-    (("run", "demo", "--set", "resources.cpu=999"), "a job asks for 999 CPU"),
+    (("run", "demo", "--set", "resources.cpu=999"), "a job requests 999 CPU"),
     (("run", "flickr8k"), "no root for data set 'flickr8k'"),
     (("run", "flickr8k", "--root", "/nowhere"), "no folder at /nowhere"),
     (

@@ -227,7 +227,7 @@ def test_two_drivers_share_a_grid_and_train_nothing_twice(tmp_path: Path, undist
     talks = [driver.communicate(timeout=120)[1] for driver in drivers]
     assert 0 in {driver.returncode for driver in drivers}
     assert {driver.returncode for driver in drivers} <= {0, 6}  # 6: the other one was still at work
-    assert any("trains this trial" in talk for talk in talks)
+    assert any("is training this trial" in talk for talk in talks)
     assert all(len(folder.attempts()) == 1 for folder in folders(home).values())
     assert_as_if_nothing_happened(home, undisturbed)
 

@@ -147,7 +147,7 @@ def test_code_that_changes_in_mid_run_trains_nothing_and_ends_the_launch_with_th
     os.kill(pid_of(folder), signal.SIGKILL)
     _, talk = process.communicate(timeout=120)
     assert process.returncode == 3, talk
-    assert talk.count("takes no job: it has other code than this launch") == 1
+    assert talk.count("gets no jobs: its code differs from that of this launch") == 1
     assert "no node is left for the jobs" in talk
     assert [attempt.outcome() for attempt in folder.attempts()] == ["killed"]
 
@@ -163,7 +163,7 @@ def test_a_folder_for_temporary_files_that_is_too_long_for_sockets_is_named(
     refused = goalgrid(*GRID, runs=tmp_path / "runs")
     assert refused.returncode == 2
     assert f"its sockets are below TMPDIR, {own}, whose path has {len(str(own))} bytes; at most " in refused.stderr
-    assert "Give a shorter folder of this machine: TMPDIR=/tmp before the command" in refused.stderr
+    assert "Use a local folder with a shorter path: TMPDIR=/tmp before the command" in refused.stderr
 
 
 def test_a_full_disk_of_rays_folder_is_named_before_ray_tries(tiny_disk: Path) -> None:

@@ -188,4 +188,4 @@ def test_clip_trains_on_cached_features_of_photographs_and_captions(
     trial = next(row["trial_id"] for row in rows if not row["epochs"])
     assert "the same numbers" in goalgrid("evaluate", "--trial", trial, runs=tmp_path).stdout
     refused = goalgrid("gradients", "--trial", trial, runs=tmp_path)
-    assert f"trial {trial}: no weight of its model learns, so no gradient moves it" in refused.stderr
+    assert f"trial {trial}: its model has no trainable weights, so there are no gradients" in refused.stderr

@@ -95,9 +95,9 @@ def test_what_cannot_be_drawn_is_one_message(runs: Path, goalgrid: Goalgrid) -> 
         (("--trial", trial_of(runs, "scan")), "is an ensemble, which has no weights"),
         (("--trial", trial, "--image", "dog.jpg"), "unknown image 'dog.jpg'"),
         (("--trial", trial, "--caption", "7"), "has no caption 7. Its captions: 1: "),
-        (("--trial", trial, "--caption", "zzz qqq"), "caption 'zzz qqq' has no word that "),
-        (("--trial", trial, "--caption=--5"), "caption '--5' has no word that "),
-        (("--trial", trial, "--caption", "²"), "caption '²' has no word that "),
+        (("--trial", trial, "--caption", "zzz qqq"), "caption 'zzz qqq' has no word in "),
+        (("--trial", trial, "--caption=--5"), "caption '--5' has no word in "),
+        (("--trial", trial, "--caption", "²"), "caption '²' has no word in "),
     ):
         finished = goalgrid("figures", "looking", "attention", *words, runs=runs)
         assert finished.returncode == 2

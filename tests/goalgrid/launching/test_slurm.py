@@ -425,12 +425,12 @@ def test_lent_gpus_that_do_not_work_are_told_before_anything_trains_on_cpus(
     monkeypatch.setenv("SLURM_GPUS_ON_NODE", "4")
     monkeypatch.setenv("SLURMD_NODENAME", "n7")
     one = (*PAIR, "--set", 'objectives=["con_con"]', "--here", "--mlflow-uri", "")
-    told = r"Slurm lends 4 GPUs \(SLURM_GPUS_ON_NODE\), and torch sees none: .* --exclude=n7\. Or train on CPUs"
+    told = r"Slurm allocated 4 GPUs \(SLURM_GPUS_ON_NODE\), but torch sees none: .* --exclude=n7\. Or train on CPUs"
     with pytest.raises(UserError, match=told) as without_cuda:
         verb("run", "demo", *one, runs=Home(tmp_path))
     with monkeypatch.context() as patch:
         patch.setattr(torch.backends.cuda, "is_built", lambda: True)
-        with pytest.raises(HostFault, match=r"look at nvidia-smi there.* Leave this node out: sbatch --exclude=n7"):
+        with pytest.raises(HostFault, match=r"check nvidia-smi there.* Exclude this node: sbatch --exclude=n7"):
             verb("run", "demo", *one, runs=Home(tmp_path))
     assert without_cuda.type is UserError, "with a torch for CPUs no other node is better"
     assert Home(tmp_path).trials() == []

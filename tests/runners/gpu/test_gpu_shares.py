@@ -112,7 +112,7 @@ def test_of_different_gpus_the_smallest_decides_and_that_is_said() -> None:
     driver = Replies(*(Probed([(int(it.total), it.device)], needs(some, it)) for it in (large, small)))
     found, said = measured(driver, some)
     assert set(found.values()) == {small}
-    assert said == ["different GPUs, of which the smallest decides the shares: small (16 GB), large (80 GB)"]
+    assert said == ["the GPUs differ; shares are computed for the smallest: small (16 GB), large (80 GB)"]
     assert driver.asked == [some[0].trials[0].model_dump_json()]
 
 
@@ -124,7 +124,9 @@ def test_a_trial_that_does_not_fit_is_an_error_before_anything_starts() -> None:
 def test_a_probe_that_fails_costs_a_warning() -> None:
     found, said = measured(Replies(RuntimeError("no driver")), jobs())
     assert found == {}
-    assert said == ["the memory of trials could not be measured, so their recipes' shares of a GPU count: no driver"]
+    assert said == [
+        "the memory of trials could not be measured, so the GPU shares of their recipes are used: no driver"
+    ]
 
 
 def test_nothing_is_probed_where_there_is_no_gpu() -> None:

@@ -201,7 +201,7 @@ def test_memory_is_probed_where_a_gpu_is_in_a_process_that_ends_then(
         there = cluster.nodes_with("GPU")
         finished = goalgrid("run", "demo", *ONE, runs=tmp_path)
     assert finished.returncode == 0, finished.stderr
-    assert "torch sees no GPU where there should be one" in finished.stderr
+    assert "torch does not see the expected GPU" in finished.stderr
     assert {lease["node"] for lease in leases(tmp_path)} == there
     assert not Home(tmp_path).memory.exists()
 
@@ -241,8 +241,8 @@ def test_recipes_of_different_shares_of_a_gpu_train_side_by_side(
 @pytest.mark.parametrize(
     ("mode", "token", "said", "lines"),
     [
-        ("token", secrets.token_hex(32), "the Ray cluster at {} refuses this host's token. Copy", 2),
-        ("", "", "the Ray cluster at {} refuses this host's token. Copy", 2),
+        ("token", secrets.token_hex(32), "the Ray cluster at {} rejects this host's token. Copy", 2),
+        ("", "", "the Ray cluster at {} rejects this host's token. Copy", 2),
         ("token", "", "RAY_AUTH_MODE=token, but this host has no token of the Ray cluster at '{}'. Copy", 1),
     ],
 )
@@ -267,7 +267,7 @@ def test_what_no_node_has_is_refused_before_anything_starts(
     asks = ("--set", 'resources.custom={"huge" = 1}', "--set", "resources.cpu=2")
     refused = goalgrid("run", "demo", *ONE, *asks, runs=tmp_path)
     assert refused.returncode == 2
-    assert "a job asks for 2 CPU and 1 huge; the largest node has 1 CPU and 0 huge." in refused.stderr
+    assert "a job requests 2 CPU and 1 huge, but the largest node has 1 CPU and 0 huge." in refused.stderr
     assert not (tmp_path / "trials").exists()
 
 
@@ -292,7 +292,7 @@ def test_a_driver_of_another_python_is_told_both_versions(cluster: Cluster, tmp_
     assert refused.returncode == 2, refused.stderr
     (told,) = [line for line in refused.stderr.splitlines() if line.startswith("error: ")]
     assert all(f"Python: {version}" in told for version in ("3.11.99", platform.python_version()))
-    assert "Every node needs the driver's Python and Ray" in told
+    assert "Every node needs the driver's exact versions of Python and Ray" in told
     assert "Traceback" not in refused.stderr
 
 
@@ -401,7 +401,7 @@ def test_a_node_that_lacks_the_data_at_the_start_is_left_out_with_a_warning(
         asks = ("--set", 'resources.custom={"blind" = 1}')
         refused = goalgrid("run", "demo", *SHORT, "--set", "seeds=[2]", *few, *asks, runs=tmp_path / "runs")
     assert finished.returncode == 0, finished.stderr
-    assert f"takes no job: this node does not see {few_pictures}. Data must lie" in finished.stderr
+    assert f"gets no jobs: this node does not see {few_pictures}. Data must be" in finished.stderr
     assert [lease["node"] for lease in leases(tmp_path / "runs")] == [*fast] * 2
     assert refused.returncode == 2
     assert f"): this node does not see {few_pictures}." in refused.stderr

@@ -73,7 +73,7 @@ def test_a_launch_ends_when_process_after_process_dies_before_a_trial_begins(tmp
     assert set(died) == {""}
     assert deaths.process_died(one, "Traceback\nImportError: no torch") == (
         f"its processes died {IN_VAIN + 1} times before they began a trial: ImportError: no torch "
-        "(dmesg tells whether the system ended them for want of memory)"
+        "(see dmesg: the system may have killed them because memory ran out)"
     )
 
 
@@ -93,7 +93,7 @@ def test_a_node_that_lets_all_trials_die_is_named_once_and_its_deaths_are_no_tri
     assert folders[3].attempts()[0].failure() is Failure.SICK_NODE
     warnings = [event.message for event in events if event.kind == "warning"]
     assert len(warnings) == 1
-    assert warnings[0].startswith(f"node {HOST} gets no job for 5 minutes: 3 attempts in a row died there")
+    assert warnings[0].startswith(f"node {HOST} is paused for 5 minutes: 3 attempts in a row died there")
 
 
 def test_a_trial_that_is_done_says_that_its_node_is_sound(tmp_path: Path) -> None:

@@ -195,4 +195,4 @@ def test_a_host_that_kills_all_it_trains_is_set_aside_and_costs_no_trial_a_try(h
     died = [attempt for attempt in attempts if attempt.content()["machine"].startswith(sick.name)]
     assert [attempt.outcome() for attempt in died] == ["sick-node"] * 3, outcomes(runs)
     assert sorted(attempt.outcome() for attempt in attempts if attempt not in died) == ["done"] * 7, outcomes(runs)
-    assert driving.said().count(f"node {sick.name} gets no job for 5 minutes") == 1
+    assert driving.said().count(f"node {sick.name} is paused for 5 minutes") == 1

@@ -80,9 +80,9 @@ def test_a_job_has_to_fit_on_one_node() -> None:
     nodes = Capacity(({"CPU": 3}, {"CPU": 3, "GPU": 2}, {"GPU": 1}))
     check_room(jobs("resources.cpu=2"), nodes)
     check_room(jobs("resources.cpu=2", "resources.gpu=0.5", gpus=3), nodes)
-    with pytest.raises(UserError, match="a job asks for 4 CPU; the largest node has 3 CPU"):
+    with pytest.raises(UserError, match="a job requests 4 CPU, but the largest node has 3 CPU"):
         check_room(jobs("resources.cpu=4"), nodes)
-    with pytest.raises(UserError, match="asks for 1 CPU and 3 GPU; the largest node has 3 CPU and 2 GPU"):
+    with pytest.raises(UserError, match="requests 1 CPU and 3 GPU, but the largest node has 3 CPU and 2 GPU"):
         check_room(jobs("resources.gpu=3", gpus=3), nodes)
 
 
@@ -91,10 +91,12 @@ def test_a_resource_of_ones_own_counts_where_it_is() -> None:
     check_room(jobs('resources.custom={"fast" = 0.25}'), nodes)
     slow = jobs('resources.custom={"slow" = 1}')
     with pytest.raises(
-        UserError, match=r"asks for 1 CPU and 1 slow; the largest node has 8 CPU and 0 slow.*no node gives slow"
+        UserError, match=r"requests 1 CPU and 1 slow, but the largest node has 8 CPU and 0 slow.*no node has slow"
     ):
         check_room(slow, nodes)
-    with pytest.raises(UserError, match=r"1 CPU and 1,000,000,000 memory; .* names that nodes of a Ray cluster give"):
+    with pytest.raises(
+        UserError, match=r"1 CPU and 1,000,000,000 memory; .* must name resources of nodes in the Ray cluster"
+    ):
         check_room(jobs('resources.custom={"memory" = 1e9}'), nodes)
     check_room(slow, nodes, custom=False)
 

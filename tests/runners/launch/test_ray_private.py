@@ -47,5 +47,5 @@ def test_a_launch_goes_on_without_any_of_them(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HIDING + LAUNCH, *words, "--runs", str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert (ended.returncode, "Recall" in ended.stdout) == (0, True), ended.stderr
-    assert "it listens on this host's address" in ended.stderr
+    assert "Ray listens on this host's address" in ended.stderr
     assert len(list(tmp_path.glob("trials/*/record.parquet"))) == 1

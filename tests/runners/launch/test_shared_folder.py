@@ -81,5 +81,5 @@ def test_a_node_that_lacks_a_folder_of_data_or_sees_it_empty_names_it(tmp_path: 
         return shared_folder.problem_here(str(home.path), word, list(map(str, paths)), 0, code, ())
 
     assert problem(data, data / "captions.csv") == ""
-    assert problem(data, empty).startswith(f"this node does not see {empty}. Data must lie")
+    assert problem(data, empty).startswith(f"this node does not see {empty}. Data must be")
     assert problem(tmp_path / "gone", empty).startswith(f"this node does not see {tmp_path / 'gone'}, {empty}.")

@@ -132,7 +132,7 @@ def test_a_job_without_the_runs_folder_fails_with_the_reason(tmp_path: Path) -> 
 def test_a_worker_of_other_code_makes_no_attempt(tmp_path: Path) -> None:
     one = job(tmp_path, "train.epochs=1")
     other = replace(one, launched=replace(one.launched, code="0123456789abcdef"))
-    with pytest.raises(worker.Refused, match="other code than this launch"):
+    with pytest.raises(worker.Refused, match="its code differs from that of this launch"):
         tried(other)
     assert one.home.trials() == []
     assert tried(replace(one, launched=replace(one.launched, code=worker.PROGRAM))) == [one.id]
@@ -157,7 +157,7 @@ def test_a_worker_on_a_node_whose_lent_gpu_does_not_work_makes_no_attempt(
     on_gpu = replace(one, machine=replace(one.machine, gpu=True))
     monkeypatch.setenv("SLURM_GPUS_ON_NODE", "2")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    with pytest.raises(worker.Refused, match=r"Slurm lends 1 GPU \(SLURM_GPUS_ON_NODE\), and torch sees none"):
+    with pytest.raises(worker.Refused, match=r"Slurm allocated 1 GPU \(SLURM_GPUS_ON_NODE\), but torch sees none"):
         tried(on_gpu)
     assert one.home.trials() == []
     assert tried(one) == [one.id], "a job on CPUs alone"
@@ -172,7 +172,7 @@ def test_a_gpu_that_failed_for_good_ends_the_process_and_costs_one_of_two_tries(
     )
     one = job(tmp_path / "runs", f'uses=["{own}"]', 'objectives=["broken"]', "seeds=[0]")
     for _ in range(2):
-        with pytest.raises(worker.DeviceFailed, match=r"illegal memory access .*use its GPU no more"):
+        with pytest.raises(worker.DeviceFailed, match=r"illegal memory access .*can no longer use its GPU"):
             worker.work(one, lambda event: None, Stop())
     worker.work(one, lambda event: None, Stop())
     folder = one.home.trial(one.id)

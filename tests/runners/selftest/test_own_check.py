@@ -174,7 +174,7 @@ WRONG = {
     "a value that is -inf": (
         '@goalgrid.objective("mine", on="all")\ndef mine(t):\n    return t.s_neg - t.s_pos',
         "gradient",
-        "the loss is -inf. t.s_neg is -inf where there is no negative: read t.finite(), and mask by t.exists",
+        "the loss is -inf. t.s_neg is -inf for missing negatives: use t.finite(), and mask with t.exists",
     ),
     "a square of -inf": (f"{TRIPLETS}torch.relu(t.s_neg.square() - t.s_pos)", "empty sets", "mining = all"),
 }
@@ -235,7 +235,7 @@ def test_a_loss_whose_state_no_checkpoint_holds_is_told(text: str, fails: set[st
     found = failing(tmp_path, text)
     assert found.keys() == fails
     if "weights" in fails:
-        assert "a torch.nn.Module holds it as buffers" in found["weights"]
+        assert "register it as a buffer of a torch.nn.Module" in found["weights"]
     if "gradient" in fails:
         assert "a state that changes in evaluation" in found["permutation"]
 
@@ -256,7 +256,7 @@ def test_a_mean_too_many_or_too_few_fails_all_lines_with_one_text(text: str, tmp
 @pytest.mark.filterwarnings("error:Converting a tensor with requires_grad")
 def test_a_root_of_negative_numbers_has_no_finite_norm(tmp_path: Path) -> None:
     found = failing(tmp_path, f"{TRIPLETS}(t.s_neg - t.s_pos - 3).sqrt()")
-    assert found["scale"] == "the norm of the gradient is nan at the start of cnn-bow"
+    assert found["scale"] == "the gradient norm is nan at the start of cnn-bow"
     assert found["gradient"] == "mining = hardest: the loss is nan"
 
 
@@ -391,8 +391,8 @@ class Mine(torch.nn.Module):
         (swapped(swapped(IMAGES, '"mine"', '"mine", on="features"'), ".mean(dim=(2, 3))", ""), ("", ""), "", ""),
         (TEXTS, ("", ""), "", ""),
         (TEXTS, ("sum(dim=1)", "sum(dim=1) / (lengths - 1)[:, None]"), "shape", "a value is not finite"),
-        (TEXTS, ("sum(dim=1)", "mean(dim=1)"), "batch", "with more padding behind a caption's end"),
-        (TEXTS, ("(ids).sum(dim=1)", "(ids)[:, -1]"), "batch", "with more padding behind a caption's end"),
+        (TEXTS, ("sum(dim=1)", "mean(dim=1)"), "batch", "with more padding after a caption"),
+        (TEXTS, ("(ids).sum(dim=1)", "(ids)[:, -1]"), "batch", "with more padding after a caption"),
     ],
 )
 def test_an_encoder_is_checked_too(text: str, edit: tuple[str, str], check: str, said: str, tmp_path: Path) -> None:
@@ -466,7 +466,7 @@ class Mine(torch.nn.Module):
             "batch",
             "alone in a batch, the output of an input changes",
         ),
-        (("products / counts", "(1.001 - products).log()"), "batch", "with more zeros behind an image's last vector"),
+        (("products / counts", "(1.001 - products).log()"), "batch", "with more zero padding after an image's vectors"),
         (("self.project(images), words", "images, words"), "gradient", "score.project.weight gets no gradient"),
         (
             ("return (products", "return (1 - (images[:, :1] * words[:, 0]).sum(-1)).sqrt() + (products"),
@@ -488,7 +488,7 @@ SUM = "(values * present[..., None]).sum(1)"
     ("body", "check", "said"),
     [
         (f"return {SUM}", "", ""),
-        ("return values.mean(1)", "batch", "with another value in a member that is not present"),
+        ("return values.mean(1)", "batch", "with another value at a padded position"),
         (f"return {SUM}.detach() * values[:, 0]", "gradient", "it differs from the derivative of the returned value"),
         (f"return {SUM} + values[:1, 0]", "batch", "in another order of the batch"),
         (f"return {SUM}.exp().pow(99)", "half precision", "not finite"),

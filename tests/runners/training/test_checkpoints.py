@@ -137,7 +137,7 @@ def test_a_training_that_moves_to_another_kind_of_device_says_so(tmp_path: Path,
     resumed = trainer_in(tmp_path / "t", short, Hooks(warn=warned.append))
     resumed.fit()
     assert resumed.progress.devices == ["cuda", "cpu"]
-    assert warned == ["it resumes on cpu after cuda, which rounds differently; its record names both"]
+    assert warned == ["it resumes on cpu after training on cuda, which rounds differently (recorded)"]
 
 
 def test_a_finished_training_leaves_neither_its_thread_nor_the_copies_of_its_state(

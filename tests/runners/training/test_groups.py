@@ -13,7 +13,7 @@ from goalgrid.runners.training.optimizers import optimizer
 def test_a_model_in_which_nothing_learns_is_one_message() -> None:
     recipe = catalog.recipe("clip-zero-shot-tiny")
     model = DualEncoder(recipe.model, (64,), 64, seed=0)
-    with pytest.raises(UserError, match=r"no weight of this model learns.*Set train\.epochs = 0"):
+    with pytest.raises(UserError, match=r"this model has no trainable weights.*Set train\.epochs = 0"):
         optimizer(model, objectives.build("triplet-hn"), recipe.train)
 
 

@@ -169,7 +169,7 @@ def test_batch_norms_that_learn_refuse_both(setting: str) -> None:
         UserError, match=rf"{name} with vse-inf-wsl-tiny: batch norms of its model \(\d+\) must see.*norm_eval"
     ):
         check_recomputation([settings])
-    with pytest.raises(UserError, match="once a step"):
+    with pytest.raises(UserError, match="once per step"):
         learner_of(settings)
     check_recomputation([settings_of(*PIXELS, setting)])
 
@@ -184,7 +184,7 @@ def test_every_recipe_that_is_refused_is_named_with_advice_that_fits_it() -> Non
         "no ensemble, which trains nothing"
     )
     assert "norm_eval" not in str(refused.value)
-    assert problems[-1] == "Set it by [[where]] for other recipes alone."
+    assert problems[-1] == "Use [[where]] to set it only for other recipes."
 
 
 def test_what_saves_memory_is_no_identity_but_of_another_need_and_speed() -> None:

@@ -471,7 +471,7 @@ def test_a_loss_that_is_not_finite_stops_with_step_and_term(tmp_path: Path) -> N
     trainer = trainer_in(tmp_path / "t", settings_of())
     with torch.no_grad():
         next(iter(trainer.model.text.parameters())).fill_(float("inf"))
-    with pytest.raises(NonFinite, match=r"the loss became nan at step 1 \(epoch 1\)\. No update came before it: check"):
+    with pytest.raises(NonFinite, match=r"the loss became nan at step 1 \(epoch 1\)\. It is the first step: check"):
         trainer.fit()
 
 
@@ -507,7 +507,8 @@ def test_a_vector_that_is_nan_after_eval_stops_the_trial_before_anything_is_rank
         lambda text, _, vectors: vectors if text.training else vectors.index_fill(0, spoilt, math.nan)
     )
     with pytest.raises(
-        NonFinite, match=r"scores of the model are NaN, as 0 of 250 images and 3 of 1,250 captions have"
+        NonFinite,
+        match=r"scores of the model are NaN, because the embeddings of 0 of 250 images and 3 of 1,250 captions",
     ):
         trainer.fit()
 
@@ -603,7 +604,7 @@ class TestChain:
         assert content["vocabulary"] == ended.inputs.vocabulary
         checkpoints.save(best, {**content, "vocabulary": "other"})
         with pytest.raises(
-            UserError, match=r"starts from parent, whose vocabulary \(other\) is not that of the data here"
+            UserError, match=r"starts from parent, whose vocabulary \(other\) differs from that of the data here"
         ):
             trainer_in(tmp_path / "other", child, machine=machine, start=TrialFolder(tmp_path / "parent"))
 
@@ -617,11 +618,11 @@ def test_weights_of_another_epoch_than_the_selected_one_are_not_tested(tmp_path:
     content = {"row": progress.rows[1], "model": trainer.model.weights()}
     checkpoints.save(progress.folder.best_checkpoint, content)
     progress.selected = progress.rows[0]
-    with pytest.raises(UserError, match=r"best\.ckpt holds epoch 2, and epoch 1 is selected"):
+    with pytest.raises(UserError, match=r"best\.ckpt holds epoch 2, but epoch 1 is selected"):
         final_ranks(trainer)
     again = trainer_in(tmp_path, settings, Hooks(warn=warned.append))
     again.fit()
-    assert "its best weights are lost" in warned[0]
+    assert "its best weights are missing" in warned[0]
     assert without_seconds(again.progress.rows) == without_seconds(progress.rows)
 
 
@@ -631,7 +632,7 @@ def test_another_trials_checkpoint_is_set_aside(tmp_path: Path) -> None:
         trainer_in(tmp_path / name, settings, cadence=Cadence(steps=2)).fit()
     (tmp_path / "other" / "last.ckpt").replace(tmp_path / "one" / "last.ckpt")
     trainer_in(tmp_path / "one", settings, Hooks(warn=warned.append)).fit()
-    assert "last.ckpt is of another trial, other; set aside as last.corrupt" in warned[0]
+    assert "last.ckpt belongs to another trial, other; moved to last.corrupt" in warned[0]
 
 
 @pytest.mark.parametrize(("name", "twin"), [("best", "last"), ("last", "best")])
@@ -640,4 +641,4 @@ def test_a_checkpoint_of_another_kind_is_set_aside(tmp_path: Path, name: str, tw
     trainer_in(tmp_path, settings, cadence=Cadence(steps=2)).fit()
     shutil.copy(tmp_path / f"{twin}.ckpt", tmp_path / f"{name}.ckpt")
     trainer_in(tmp_path, settings, Hooks(warn=warned.append)).fit()
-    assert f"{name}.ckpt is a checkpoint of another kind; set aside as {name}.corrupt" in warned[0]
+    assert f"{name}.ckpt is a checkpoint of another kind; moved to {name}.corrupt" in warned[0]

@@ -170,7 +170,7 @@ def test_a_member_that_was_trained_on_other_data_is_told(runs: Path, machine: Ma
     kept = cells.best_checkpoint.read_bytes()
     content = checkpoints.load(cells.best_checkpoint, torch.device("cpu"))
     checkpoints.save(cells.best_checkpoint, {**content, "sources": {**content["sources"], "data": "2:other"}})
-    with pytest.raises(UserError, match=rf"{cells.trial_id} was trained on other data than are here now \(2:other"):
+    with pytest.raises(UserError, match=rf"{cells.trial_id} was trained on data that have changed since \(2:other"):
         Ensemble.load([of_recipe(runs, "words"), cells], machine, lambda: None)
     cells.best_checkpoint.write_bytes(kept)
 
@@ -299,5 +299,5 @@ def test_members_that_read_the_items_in_another_order_are_told(few_pictures: Pat
         np.save(features, np.load(features)[rows])
         ids = root / "precomp" / "test_ids.txt"
         ids.write_text("\n".join(ids.read_text().splitlines()[row] for row in rows) + "\n")
-        with pytest.raises(DataError, match=rf"of the test split, or in another order: {said}.*id_mapping\.json"):
+        with pytest.raises(DataError, match=rf"of the test split, or in a different order: {said}.*id_mapping\.json"):
             of_features_and_of_pictures(root).evaluate("test")

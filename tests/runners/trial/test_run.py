@@ -217,7 +217,7 @@ def test_a_trial_goes_on_with_the_threads_that_it_began_with_and_the_record_has_
         torch.set_num_threads(threads)
     assert state is State.DONE
     folder = cut.trial(small_trial.id)
-    said = "it resumes with 1 thread, as it began, although resources.cpu is 2 now"
+    said = "it resumes with the 1 thread it began with, although resources.cpu is now 2"
     assert [said in event.message for event in events if event.kind == "warning"] == [True]
     assert said in folder.attempts()[1].log.read_text()
     assert json.loads(folder.environment.read_text())["threads"] == 1

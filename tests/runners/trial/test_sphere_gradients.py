@@ -100,5 +100,7 @@ def test_the_gradient_has_the_values_that_the_objective_learnt(name: str, tmp_pa
     found, before = (mean_gradients(LoadedModel(trainer.model, settings, inputs, learnt)) for learnt in (now, first))
     assert found["delta_s"] == before["delta_s"]
     assert found["anchor"] != before["anchor"]
-    with pytest.raises(UserError, match=f"objective '{name}' learns .* best.ckpt does not hold: an older version"):
+    with pytest.raises(
+        UserError, match=f"objective '{name}' has learnt values .* best.ckpt does not contain, since an older version"
+    ):
         mean_gradients(LoadedModel(trainer.model, settings, inputs))

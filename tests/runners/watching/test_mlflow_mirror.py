@@ -228,7 +228,7 @@ def test_a_database_that_cannot_be_written_is_warned_of_at_once(
     if place == "a folder":
         home.mlflow.mkdir()
     warned = mirrored(trained, home, "demo")
-    assert [warning for warning in warned if "out of reach" in warning and "file" in warning] == warned[:1], warned
+    assert [warning for warning in warned if "unreachable" in warning and "file" in warning] == warned[:1], warned
     assert "4 trials not copied to MLflow" in warned[1]
 
 
@@ -253,7 +253,7 @@ def test_a_database_that_is_locked_or_gone_for_a_while_is_caught_up_with(
     until = time.monotonic() + 60
     while not warned and time.monotonic() < until:
         time.sleep(0.05)
-    assert "out of reach" in warned[0]
+    assert "unreachable" in warned[0]
     if how == "locked":
         lock.rollback()
         lock.close()
@@ -375,7 +375,7 @@ def test_a_password_reaches_the_server_and_nothing_else(
         mirror.close()
     printed = capfd.readouterr()
     assert f"Basic {b64encode(b'bob:S3CRET@PW').decode()}" in TrackingServer.seen
-    assert "out of reach" in " ".join(warned)
+    assert "unreachable" in " ".join(warned)
     note = json.loads(home.grid("copy").mirrored.read_text())
     assert note["uri"] == f"http://***@127.0.0.1:{server}"
     assert list(note["done"]) == [trained.trials()[0].trial_id]
