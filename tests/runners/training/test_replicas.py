@@ -329,9 +329,7 @@ def test_a_replica_that_joins_at_another_step_or_rank_draws_other_dropout(tmp_pa
 def test_replicas_need_a_part_of_every_batch(small_trial: Trial) -> None:
     train = small_trial.settings.train
     check_batches(train, 5002, Resources(replicas=2))
-    with pytest.raises(
-        UserError, match=r"has 2 pairs \(5,002 in batches of 100\): .*= 3.* Use at most 2 replicas\."
-    ):
+    with pytest.raises(UserError, match=r"has 2 pairs \(5,002 in batches of 100\): .*= 3.* Use at most 2 replicas\."):
         check_batches(train, 5002, Resources(replicas=3))
     check_batches(train.model_copy(update={"drop_last": True}), 5002, Resources(replicas=3))
 
