@@ -1,1 +1,1 @@
-"""What finished trials leave: the record, its fast copy, scores over seeds, provenance, and why a record is missing."""
+"""Results of finished trials: records and their cache, scores over seeds, provenance, reasons for missing results."""

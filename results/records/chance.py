@@ -1,4 +1,4 @@
-"""Which finished trials are no better than chance on the validation split: one verdict, wherever it is shown."""
+"""Detects finished trials that perform at chance level on the validation split; all outputs use the same verdict."""
 
 from collections.abc import Container, Mapping
 from typing import Any
@@ -7,18 +7,18 @@ from goalgrid.grid.store.home import Home
 
 
 class Chance(Container[str]):
-    """Ids of the trials whose checkpoint that counts has a validation rsum that an untrained model may reach.
+    """Ids of the trials whose selected checkpoint has a validation rsum that an untrained model could reach.
 
-    The history of a trial is read when it is first asked for, since a large table asks for few. A trial without one, as
-    an ensemble or an imported checkpoint, is never at chance.
+    A trial's history is read on first use, since a large table needs few of them. A trial without a history, e.g. an
+    ensemble or an imported checkpoint, is never at chance.
     """
 
     def __init__(self, home: Home, rows: Mapping[str, Mapping[str, Any]]) -> None:
-        """`rows`: `val_rsum` of the records, by trial id."""
+        """Store where to look; `rows`: columns of the records, including `val_rsum`, by trial id."""
         self._home, self._rows, self._known = home, rows, dict[str, float | None]()
 
     def reach(self, trial_id: str) -> float | None:
-        """Return the rsum of chance for a trial that is no better; None for any other."""
+        """Return the chance level of rsum if the trial does not exceed it; else None."""
         if trial_id not in self._known:
             row = self._home.trial(trial_id).last_row() or {}
             chance, rsum = row.get("val_chance"), self._rows[trial_id]["val_rsum"]

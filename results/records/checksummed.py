@@ -1,7 +1,8 @@
-"""Parquet files with a checksum over the whole file, which is verified when it is read.
+"""Parquet files with a checksum over the whole file, which is verified on reading.
 
-Parquet's own checksums leave out what is between the pages: of 3,000 flipped bits in a record, 87 changed values
-unseen. The checksum is SHA-256 over the file with zeros in its own place, an entry of the file's metadata.
+Parquet's built-in checksums do not cover the bytes between pages: of 3,000 flipped bits in a record, 87 changed values
+undetected. The checksum is the SHA-256 of the file with the checksum itself replaced by zeros; it is stored in the
+file's metadata.
 """
 
 import hashlib
@@ -21,11 +22,11 @@ _HEADER = 2
 
 
 class Damaged(Exception):
-    """The file is not as it was written."""
+    """The file is not as it was written (corrupted or edited)."""
 
 
 def dumped(table: pa.Table, **options: Any) -> bytes:
-    """Encode a table as a Parquet file with a checksum, by options of `pq.ParquetWriter`."""
+    """Encode a table as a Parquet file with a checksum; `options` are passed to `pq.ParquetWriter`."""
     buffer = pa.BufferOutputStream()  # writing to the file directly takes a third longer: many small writes
     with pq.ParquetWriter(buffer, table.schema, **options) as writer:
         writer.write_table(table)
@@ -36,16 +37,18 @@ def dumped(table: pa.Table, **options: Any) -> bytes:
 
 
 def write(path: Path, table: pa.Table, *, durable: bool = True, **options: Any) -> None:
-    """Write a table as a Parquet file with a checksum; `durable`: wait until it is on the disk."""
+    """Write a table as a Parquet file with a checksum; if `durable`, flush it to disk (fsync)."""
     with atomic_write(path, durable=durable) as aside:
         aside.write_bytes(dumped(table, **options))
 
 
 def whole(path: Path, *, must: bool = False) -> bytes:
-    """Read a file with a checksum; `must`: a file of an earlier version, which has none, counts as damaged.
+    """Return a file's bytes after verifying its checksum.
+
+    `must`: whether a file without a checksum, as earlier versions wrote it, counts as damaged.
 
     Raises:
-        Damaged: the checksum is wrong, or missing.
+        Damaged: the checksum is wrong, or it is missing and `must` is set.
         OSError: the file cannot be read.
     """
     content = regular_bytes(path, LARGE)
@@ -64,7 +67,7 @@ def whole(path: Path, *, must: bool = False) -> bytes:
 
 
 def read(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """Read those columns of a file that it has, in the order of `columns`, or all; errors as of `whole`."""
+    """Read `columns` of a file, in this order, skipping columns that it lacks; default: all. Raises like `whole`."""
     content = whole(path)
     try:
         table = pq.ParquetFile(pa.BufferReader(content)).read(columns=columns, use_threads=False)

@@ -1,6 +1,6 @@
-"""What the record of a finished trial says of the trial's other files: they are compared with it before they are used.
+"""Checks a finished trial's settings, vocabulary and weights against its record before they are used.
 
-A record carries a checksum. Settings and vocabulary do not, and a file of another training may fit all the same.
+The record has a checksum; settings and vocabulary have none, so files of a different run could go unnoticed.
 """
 
 import json
@@ -20,16 +20,16 @@ from goalgrid.results.records import record
 COLUMNS = ("settings", "environment", "code_fingerprint", "selected_epoch", *(f"val_{name}" for name in record.METRICS))
 
 POINTS, QUERIES = 1.0, 2
-"""How far a recall may be from the record's on another machine, in percent, or in queries where these are more.
+"""Tolerance of a recall on another machine: in percentage points, or in queries; the larger of the two applies.
 
-Another processor, version or number of threads rounds otherwise. This swaps answers of nearly equal scores, so that a
-few queries cross a rank. A model with wrong words, weights or sizes loses many.
+Other CPUs, library versions or thread counts round differently. Answers with nearly equal scores then swap places, and
+a few queries change their rank. A wrong vocabulary, wrong weights or wrong sizes change many.
 """
 
 
 @dataclass(frozen=True)
 class FinishedTrial:
-    """A finished trial's record, with which its other files are compared."""
+    """A finished trial's folder and record, to check the trial's other files against the record."""
 
     folder: TrialFolder
     row: Mapping[str, Any]
@@ -49,28 +49,32 @@ class FinishedTrial:
         return {name: self.row[f"val_{name}"] for name in record.METRICS}
 
     def check_settings(self, settings: TrialSettings, known: Catalog) -> None:
-        """Raise a UserError unless the settings in the trial's folder are those that it was trained with."""
+        """Raise a UserError if the settings file in the trial's folder differs from the recorded settings."""
         trained = TrialSettings.model_validate_json(self.row["settings"], context=known.context)
         if settings != trained:
             differ = ", ".join(differing(settings.model_dump(mode="json"), trained.model_dump(mode="json")))
-            raise self._other(f"the settings {self.folder.settings}", f"they differ in {differ}")
+            raise self._other(f"the settings {self.folder.settings}", f"these settings differ: {differ}")
 
     def check_vocabulary(self, fingerprint: str) -> None:
-        """Check that the trial folder's words are those of its training, if the record knows them; else a UserError."""
+        """Raise a UserError if the trial's vocabulary differs from the recorded one (not checked if none is recorded).
+
+        Args:
+            fingerprint: hash of the vocabulary file in the trial's folder.
+        """
         trained = self.noted.get("vocabulary", fingerprint)
         if fingerprint != trained:
             raise self._other(f"the vocabulary {self.folder.vocabulary}", f"its digest is {fingerprint}, not {trained}")
 
     def check_weights(self, content: Mapping[str, Any]) -> None:
-        """Check that the best checkpoint is of the recorded training and epoch; else a UserError.
+        """Raise a UserError if the best checkpoint is not that of the recorded run and epoch.
 
         Args:
-            content: with the "row" that the history has of this epoch, and the fingerprint of the "vocabulary"; a
-                checkpoint to go on from has no such row.
+            content: content of the checkpoint file: "row", the history's row for its epoch, and "vocabulary", a
+                fingerprint. A checkpoint for resuming has no "row".
         """
         row, path, epoch = content.get("row"), self.folder.best_checkpoint, self.row["selected_epoch"]
         if row is None:
-            raise self._other(f"the best checkpoint {path}", "it is one to go on from")
+            raise self._other(f"the best checkpoint {path}", "it is a checkpoint for resuming")
         values = {f"val_{name}": value for name, value in self.validation.items()}
         if row.get("epoch", 0) != epoch or any(row.get(name, value) != value for name, value in values.items()):
             ours, theirs = row.get("val_rsum", math.nan), values.get("val_rsum", math.nan)
@@ -78,7 +82,7 @@ class FinishedTrial:
             raise self._other(f"the best checkpoint {path}", f"it holds {epochs}")
         words = content.get("vocabulary")
         if words is not None and words != self.noted.get("vocabulary", words):
-            how = f"it knows the words {words}, not {self.noted['vocabulary']}"
+            how = f"its vocabulary has the fingerprint {words}, not {self.noted['vocabulary']}"
             raise self._other(f"the best checkpoint {path}", how)
 
     def check_numbers(
@@ -88,12 +92,13 @@ class FinishedTrial:
         queries: int,
         others: Callable[[], Sequence[str]],
     ) -> None:
-        """Raise a UserError unless the trial's model gives its recorded numbers again.
+        """Raise a UserError if evaluating the trial's model again does not reproduce its recorded metrics.
 
         Args:
-            recorded, metrics: values of one split by one protocol.
-            queries: of one direction.
-            others: what was other in the training than here, as `provenance.elsewhere`: then a few queries may differ.
+            recorded, metrics: recorded and new values, for one split and one protocol.
+            queries: number of queries in one direction.
+            others: returns the differences between the training environment and this one (`provenance.elsewhere`); if
+                there are any, the recalls may differ by `POINTS` percent or `QUERIES` queries.
         """
         differ = {name: value for name, value in recorded.items() if metrics.get(name, value) != value}
         if not differ:
@@ -102,14 +107,14 @@ class FinishedTrial:
         recalls = [abs(metrics[name] - value) for name, value in differ.items() if name.partition("_")[2][:1] == "r"]
         if reasons and all(distance < room + 1e-9 for distance in recalls):
             return
-        numbers = ", ".join(f"{name} {metrics[name]:.2f} for {value:.2f}" for name, value in differ.items())
-        why = "it was trained on this machine, by this code and these versions"
+        numbers = ", ".join(f"{name} {metrics[name]:.2f} instead of {value:.2f}" for name, value in differ.items())
+        why = "it was trained on this machine, with this code and these library versions"
         if reasons:
-            why = f"only a few queries may differ on account of {', '.join(reasons)}"
-        raise self._other(f"trial {self.folder.trial_id}", f"its files give {numbers}, and {why}")
+            why = f"only a few queries may differ because of {', '.join(reasons)}"
+        raise self._other(f"trial {self.folder.trial_id}", f"its files give {numbers}, although {why}")
 
     def _other(self, what: str, how: str) -> UserError:
         return UserError(
-            f"{what}: not as the record of the trial says; {how}. Put back the files of its training, or retrain it: "
-            "goalgrid run GRID --force --only FILTER."
+            f"{what} does not match the record of the trial: {how}. Restore the files of the original run, or retrain "
+            "it: goalgrid run GRID --force --only FILTER."
         )

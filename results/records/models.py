@@ -1,6 +1,6 @@
-"""Facts about a trial's model, in addition to its record: further evaluations, its speed, its number of weights.
+"""Measurements of a trial's model that its record lacks: further evaluations, speed, and number of parameters.
 
-Evaluations and speeds are sealed Parquet files of one row.
+Evaluations and speeds are one-row Parquet files with checksums.
 """
 
 import math
@@ -22,18 +22,18 @@ from goalgrid.results.records import checksummed, provenance, record_cache
 from goalgrid.results.records.steps import Leave, columns_of, refuse
 
 CAPTIONS, UNKNOWN = "captions", "unknown_captions"
-"""In addition to metrics: captions of the test split, and those with a word that the vocabulary lacks."""
+"""Keys stored next to the metrics: number of test captions, and of those with a word outside the vocabulary."""
 
 ModelKey = tuple[str, str, tuple[tuple[str, object], ...]]
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """Measurements of a trial's model after its training."""
+    """A measurement of a trial's model made after training."""
 
     @classmethod
     def _read(cls, path: Path, leave: Leave, what: str, again: str) -> Self | None:
-        """None where nothing was measured, or where the file cannot be read and is left out."""
+        """Read a measurement; None if there is none, or if the file is unreadable and skipped."""
         columns = columns_of(path, leave, what, again)
         return cls(**{name: value for name, (value,) in columns.items()}) if columns else None
 
@@ -43,13 +43,13 @@ class _Measured:
 
 @dataclass(frozen=True)
 class FurtherEvaluation(_Measured):
-    """Metrics of a trial's best checkpoint by a protocol that its record does not have.
+    """Metrics of a trial's best checkpoint for a protocol that is not in its record.
 
-    By people's judgements, or on other data.
+    Such a protocol uses human relevance judgements or another data set.
 
     Args:
-        metrics: in percent, by name; with the numbers of `CAPTIONS` and, of a model that reads words, `UNKNOWN`.
-        data_fingerprint: of the data that it was evaluated on, as in a record.
+        metrics: in percent, by name; also the counts `CAPTIONS` and, for models with a word vocabulary, `UNKNOWN`.
+        data_fingerprint: fingerprint of the evaluation data, as in a record.
     """
 
     trial_id: str
@@ -59,29 +59,34 @@ class FurtherEvaluation(_Measured):
 
     @classmethod
     def read(cls, path: Path, leave: Leave = refuse) -> Self | None:
-        """Read an evaluation; None: nothing was evaluated, or the file is of another trial and is left out."""
-        again = "Remove the file; goalgrid resume GRID makes it again."
+        """Read an evaluation; None if there is none, or if the file is unreadable or another trial's and is skipped."""
+        again = "Remove the file; goalgrid resume GRID repeats the evaluation."
         evaluation, folder = cls._read(path, leave, "evaluation", again), path.parent.parent.name
         ids = folder, folder.rpartition("-")[0]  # in `replaced/` with a time behind the id
         if evaluation and (evaluation.trial_id not in ids or evaluation.protocol != path.stem):
-            leave(f"the evaluation {path} is that of {evaluation.trial_id} by {evaluation.protocol}. {again}")
+            leave(f"the file {path} holds the evaluation of {evaluation.trial_id} by {evaluation.protocol}. {again}")
             return None
         return evaluation
 
     @classmethod
     def of_now(cls, path: Path, now: str) -> bool:
-        """Return whether an evaluation exists, and as far as known of the data with the fingerprint `now`."""
+        """Return whether an evaluation exists that is not known to be outdated.
+
+        Args:
+            now: fingerprint of the current evaluation data; empty if unknown.
+        """
         evaluation = cls.read(path, lambda message: None) if now else None
         return exists(path) and not (evaluation and provenance.is_other(evaluation.data_fingerprint, now))
 
 
 @dataclass(frozen=True)
 class Speed(_Measured):
-    """Speed of a model, as `goalgrid evaluate --speed` measured it.
+    """Speed of a model, as measured by `goalgrid evaluate --speed`.
 
     Args:
-        pairs: scored a second, images and captions already embedded; the best of several runs.
-        queries: answered a second, images and captions embedded, scored and ranked.
+        pairs: pairs scored per second, given the embeddings of images and captions; best of several runs.
+        queries: queries answered per second, end to end: embedding, scoring and ranking.
+        parameters, learning: number of parameters, and of trainable ones.
     """
 
     pairs: float
@@ -93,8 +98,9 @@ class Speed(_Measured):
 
     def lines(self) -> list[str]:
         return [
-            f"{self.pairs / 1000:,.1f} thousand pairs scored a second; {self.queries:,.1f} queries a second end to end",
-            f"{self.parameters:,} parameters, {self.learning:,} of which learn",
+            f"{self.pairs / 1000:,.1f} thousand pairs scored per second; "
+            f"{self.queries:,.1f} queries per second end to end",
+            f"{self.parameters:,} parameters, {self.learning:,} of them trainable",
         ]
 
     @classmethod
@@ -105,18 +111,24 @@ class Speed(_Measured):
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """The models of a grid, read only where a table or a figure asks: one trial speaks for its model."""
+    """Speeds and parameter counts of a grid's models, read on first use.
+
+    A value measured for one trial holds for all trials with the same model.
+    """
 
     cells: Sequence[Cell]
     home: Home
     done: Mapping[str, object]
-    """Ids of the trials whose records count."""
+    """Keyed by the ids of the finished trials to use."""
     leave: Leave = refuse
 
     def of(self, cell: Cell, metric: str) -> tuple[float, tuple[str, ...]]:
-        """Return `parameters` in millions, `kpps`, or `queries` a second, and the trials that measured it; or NaN.
+        """Return one figure for a cell's model, and the ids of the trials that it was measured on; NaN if none.
 
-        The parameters of an ensemble are those of its members together.
+        Several measurements are averaged. The parameters of an ensemble are the sum over its members.
+
+        Args:
+            metric: `parameters` (millions), `kpps` (thousand pairs scored per second), or `queries` (per second).
         """
         if metric == "parameters":
             values = self._parameters.get(_model(cell), {})
@@ -126,11 +138,11 @@ class Models:
         return (sum(values.values()) / len(values) if values else math.nan), tuple(values)
 
     def note(self) -> str:
-        """Name the devices of measured speeds, or how to measure speeds if there are none."""
+        """Return a note that names the devices of the measured speeds, and how to measure speeds."""
         how = "kpps is measured by goalgrid evaluate --trial ID --speed"
         if not (devices := self.devices):
             return f"{how}; one trial of each model is enough."
-        several = ": speeds of several devices do not compare" if len(devices) > 1 else ""
+        several = "; speeds on different devices are not comparable" if len(devices) > 1 else ""
         return f"{how}, here on {'; '.join(devices)}{several}."
 
     @property
@@ -162,6 +174,6 @@ class Models:
 
 
 def _model(cell: Cell) -> ModelKey:
-    """What cells share that have the same model: the data, from which the vocabulary is, and settings of the model."""
+    """Return a key that cells with the same model share: data set (for its vocabulary), recipe and model settings."""
     swept = tuple(pair for pair in cell.swept if pair[0].startswith(("model.", "dataset.")))
     return cell.dataset, cell.recipe, swept

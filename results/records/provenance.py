@@ -1,7 +1,7 @@
-"""Where a result comes from: versions, machine, code and data, which trial ids leave out; and what is stale by them.
+"""Provenance of results: library versions, machine, code and data, none of which enter trial ids; and stale trials.
 
-A finished trial is stale if the same training might give other numbers now. The program reports it and does nothing
-unasked.
+A finished trial is stale if retraining it now might give different results. Stale trials are reported, and retrained
+only on request.
 """
 
 import hashlib
@@ -32,23 +32,23 @@ from goalgrid.results.records.sources import texts_of
 
 T = TypeVar("T")
 Rows = Mapping[str, Mapping[str, Any]]
-"""Columns of the records of finished trials, by id."""
+"""Columns of the records of finished trials, by trial id."""
 
 NUMERIC = ("torch", "numpy", "pillow", "transformers", "scikit-learn", "nltk")
-"""Packages that compute numbers of trials: these two all numbers, the others those of trials that load them."""
+"""Packages that can affect results: torch and numpy those of all trials, the others those of trials that load them."""
 
 PACKAGES = ("goalgrid", *NUMERIC, "ray", "pyarrow")
 
 DECIDING = {"python": 0, "numpy": 2}
-"""How many parts of a version may change numbers; of other packages all. NumPy keeps random streams in patches."""
+"""Number of leading version components that may affect results; default: all. NumPy patches keep random streams."""
 
 CODE_VERSION = "7:"
-"""Begins a fingerprint of code. Another way of making fingerprints gets another number: they cannot be compared."""
+"""Prefix of code fingerprints: version of the hashing method. Fingerprints of different versions are incomparable."""
 
 OTHER_CODE = "trained with older code"
 OTHER_DATA = "trained on data that changed since"
 DATA_VERSION = "2:"
-"""Begins a fingerprint of data, as `CODE_VERSION` one of code."""
+"""Prefix of data fingerprints, like `CODE_VERSION` for code."""
 
 UNTOLD_DATA = "recorded by a version that compared data differently, so changes cannot be detected"
 UNTOLD_CODE = "recorded by a version that compared code differently, so changes cannot be detected"
@@ -56,7 +56,7 @@ UNTOLD_CODE = "recorded by a version that compared code differently, so changes 
 
 @dataclass(frozen=True)
 class Now:
-    """Fingerprints of what would train a cell's trials now: of code, and of data (empty: they are not here)."""
+    """Functions that return the current fingerprints of a cell's code and data (empty if the data are not here)."""
 
     code: Callable[[Shared], str]
     data: Callable[[Shared], str] = lambda shared: ""
@@ -67,10 +67,10 @@ COLUMNS = ("dataset", "recipe", "data_fingerprint", "code_fingerprint", "environ
 
 GIT_SECONDS = 2.0
 KEPT_SOURCE = "source.json"
-"""File in the package of a snapshot, which git does not track: `source` of its checkout."""
+"""File in the package folder of a snapshot, which git does not track: the result of `source` in its checkout."""
 
 STATES_KEPT = 16
-"""States of the sources, the latest ones, whose fingerprints stay in the user's cache folder."""
+"""Number of latest source states whose fingerprints are kept in the user's cache folder."""
 
 
 Cause = Literal["code", "environment", "data", "record"]
@@ -82,23 +82,26 @@ class Stale:
 
     cause: Cause
     what: str
-    """Description of the change: `torch 2.13.0 -> 2.14.0`."""
+    """Description of the change, e.g. `torch 2.13.0 -> 2.14.0`."""
 
 
 _Changed = tuple[str, str, str]
-"""A package, the version that it had, and another one that it has now."""
+"""Package name, recorded version, and current version."""
 
 
 def _decides(name: str, then: str, now: str) -> bool:
-    """Whether the trials that load the package may have other numbers now."""
+    """Return whether this version change may change the results of trials that load the package."""
     parts = DECIDING.get(name)
     return then.split(".")[:parts] != now.split(".")[:parts]
 
 
 def environment(device: str, name: str, threads: int) -> dict[str, Any]:
-    """Collect what a reader needs to judge whether another run should give the same numbers.
+    """Collect the facts that decide whether another run should reproduce the results.
 
-    `device`: the kind that trains, `cpu` or `cuda`; `name`: what it calls itself, empty: the processor's name.
+    Args:
+        device: device type used for training, `cpu` or `cuda`.
+        name: name of the device; if empty, the CPU's name.
+        threads: number of CPU threads.
     """
     return {
         "versions": {package: number for package in PACKAGES if (number := _version(package))},
@@ -113,18 +116,18 @@ def environment(device: str, name: str, threads: int) -> dict[str, Any]:
 
 
 def made_by() -> dict[str, Any]:
-    """Return the version of this program: `goalgrid`, of a checkout its `commit`, and whether it was `changed`."""
+    """Return the version of `goalgrid` and, in a checkout, the `commit` and whether it has uncommitted changes."""
     checkout = source() or {}
     commit = {"commit": checkout["commit"], "changed": checkout["dirty"]} if checkout else {}
     return {"goalgrid": _version(PROGRAM), **commit}
 
 
 ROOMS = ("grid", "objectives", "retrieval", "results", "runners")
-"""The packages inside the program's, which in a checkout are links to folders next to it."""
+"""The program's subpackages; in a checkout they are links to folders next to the package."""
 
 
 def rooms() -> dict[str, Path]:
-    """Return the folder of the program's package, and of each package inside it that may be a link."""
+    """Return the folders of the program's package and of its subpackages (which may be links), by dotted name."""
     spec = find_spec(PROGRAM)
     folder = Path(((spec and spec.submodule_search_locations) or [])[0])
     return {PROGRAM: folder, **{f"{PROGRAM}.{room}": folder / room for room in ROOMS}}
@@ -136,13 +139,13 @@ def versioned(code: str) -> str:
 
 @cache
 def program() -> Mapping[str, bytes]:
-    """Return the sources of the program by module, read once: a training process reads them when it imports them."""
+    """Return the program's source code by module name, read once per process."""
     return texts_of(rooms())
 
 
 @cache
 def program_fingerprint() -> str:
-    """Return 16 hexadecimal digits over all sources: nodes of one cluster run the same."""
+    """Return a 16-digit hexadecimal hash of all sources, to verify that all nodes of a cluster run the same code."""
     state = hashlib.sha256()
     for name, text in sorted(program().items()):
         state.update(f"{name} {len(text)} ".encode() + text)
@@ -150,13 +153,15 @@ def program_fingerprint() -> str:
 
 
 def known_or_found(sources: str, key: object, find: Callable[[], str]) -> str:
-    """Return a fingerprint of code from the user's cache folder, or compute and store it, which takes a second.
+    """Return a code fingerprint from the user's cache folder; if it is not there, compute it (about 1 s) and store it.
 
-    A file holds the fingerprints of one state of the sources. If it cannot be read or written, this only takes longer.
+    Each cache file holds the fingerprints for one state of the sources. If it cannot be read or written, the
+    fingerprint is computed each time.
 
     Args:
-        sources: digest of everything that is parsed.
-        key: what is looked for; plain values.
+        sources: hash of all parsed sources.
+        key: cache key; plain values.
+        find: computes the fingerprint.
     """
     try:
         path = fingerprints_folder() / f"{digest([sources, platform.python_version(), pydantic.VERSION])}.json"
@@ -177,13 +182,13 @@ def known_or_found(sources: str, key: object, find: Callable[[], str]) -> str:
 
 
 def fingerprints_folder() -> Path:
-    """Return `goalgrid/fingerprints` in the user's cache folder; RuntimeError: this user has no home folder."""
+    """Return `goalgrid/fingerprints` in the user's cache folder; raises RuntimeError if the user has no home folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "goalgrid" / "fingerprints"
 
 
 @cache
 def source() -> dict[str, Any] | None:
-    """Return the commit of the source tree, and whether it was changed since; None if git does not track it."""
+    """Return the `commit` of the source tree, and whether it is `dirty`; None if git does not track it."""
     folder = Path(__file__).parent
     tracked = _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)
     described = tracked and _git(folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
@@ -193,9 +198,12 @@ def source() -> dict[str, Any] | None:
 
 
 def stale(rows: Rows, cells: Sequence[Cell], now: Now) -> dict[str, list[Stale]]:
-    """Return the finished trials of these cells that another run might not repeat, by id, with every reason.
+    """Return the finished trials of these cells that a rerun might not reproduce, keyed by id, with all reasons.
 
-    `rows`: of their records, with the columns of `COLUMNS`.
+    Args:
+        rows: records of the finished trials, with `COLUMNS`, by id.
+        cells: cells that these trials belong to.
+        now: returns the current code and data fingerprints.
     """
     code, data = of_trials(cells, rows, now.code), of_trials(cells, rows, now.data)
     libraries = of_trials(cells, rows, attrgetter("libraries"))
@@ -207,7 +215,7 @@ def stale(rows: Rows, cells: Sequence[Cell], now: Now) -> dict[str, list[Stale]]
 
 
 def of_trials(cells: Iterable[Cell], done: Container[str], read: Callable[[Shared], T]) -> dict[str, T]:
-    """Read a value from the cells' settings, e.g. the fingerprint of their code now, by id of their finished trials."""
+    """Map the id of each finished trial to a value computed from its cell's settings, e.g. the code fingerprint."""
     values: dict[str, T] = {}
     for cell in cells:
         if ids := [trial.id for trial in cell.trials if trial.id in done]:
@@ -216,7 +224,7 @@ def of_trials(cells: Iterable[Cell], done: Container[str], read: Callable[[Share
 
 
 def code_differs(then: str, now: str) -> str:
-    """Say how a record's code differs from the code of now, by their fingerprints; empty if it is the same."""
+    """Describe how a record's code differs from the current code, by fingerprint; empty if they are the same."""
     if then == now:
         return ""
     return OTHER_CODE if then.startswith(CODE_VERSION) else UNTOLD_CODE
@@ -229,7 +237,7 @@ def of_other_data(rows: Rows, cells: Iterable[Cell], now: Callable[[Shared], str
 
 
 def evaluated_data(fingerprint: str) -> str:
-    """Return a fingerprint of data without its hash of columns that only the objective of a trial reads.
+    """Return a data fingerprint without the hash of the columns that only a trial's objective reads.
 
     >>> evaluated_data("2:0123~89ab+4567")
     '2:0123+4567'
@@ -238,7 +246,7 @@ def evaluated_data(fingerprint: str) -> str:
 
 
 def is_other(then: str, now: str) -> bool:
-    """Return whether a record's data differ from the data of now, by their fingerprints; False if unknown."""
+    """Return whether a record's data differ from the current data, by fingerprint; False if unknown."""
     return bool(now) and then.startswith(DATA_VERSION) and then.partition("+")[0] != now
 
 
@@ -262,7 +270,7 @@ def _reasons(
 
 
 def patched(rows: Rows) -> dict[str, str]:
-    """Return the versions that changed without changing numbers, by id of the finished trials."""
+    """Return the version changes that do not affect results, by the ids of the finished trials."""
     changed = {trial_id: _changed(json.loads(row["environment"]), DECIDING) for trial_id, row in rows.items()}
     words = {
         trial_id: _listed(version for version in some if not _decides(*version)) for trial_id, some in changed.items()
@@ -275,16 +283,16 @@ def _listed(versions: Iterable[_Changed]) -> str:
 
 
 def _changed(environment: Mapping[str, Any], packages: Iterable[str]) -> list[_Changed]:
-    """Those of the packages whose version changed; a version that the record lacks is not compared."""
+    """Return the packages whose version changed; versions that are not in the record are not compared."""
     before = {**environment.get("versions", {}), "python": environment.get("python")}
     now = {name: platform.python_version() if name == "python" else _version(name) for name in packages}
     return [(name, before[name], str(now[name])) for name in now if before.get(name) not in (None, now[name])]
 
 
 def elsewhere(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """List how two environments differ in what may change rounding: versions, machine, device and threads.
+    """List the differences between two environments that may change rounding: versions, machine, device and threads.
 
-    A host with a processor of the same name is another one, too: a virtual machine may hide some of its instructions.
+    A different host counts even if its CPU has the same name: a virtual machine may hide some CPU instructions.
     """
     rounding = ("host", "platform", "device", "device_type", "threads")
     return [
@@ -302,13 +310,13 @@ def _version(package: str) -> str | None:
 
 
 def tracked(folder: Path, names: Sequence[str]) -> list[str]:
-    """List the files in these folders below `folder` that git tracks, or does not know and does not ignore."""
+    """List the files in the subfolders `names` of `folder` that git tracks, or that are untracked but not ignored."""
     listed = _git(folder, "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *names) or ""
     return [*filter(None, listed.split("\0"))]
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """The output of git; None if git fails, is not installed, or takes too long."""
+    """Return the output of a git command; None if git fails, is not installed, or takes too long."""
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
         finished = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS, check=True)

@@ -1,4 +1,4 @@
-"""The record that a finished trial leaves: a Parquet file with one row, of the same schema for all trials."""
+"""The record of a finished trial: a Parquet file with one row; all trials share one schema."""
 
 import itertools
 import json
@@ -35,11 +35,11 @@ def _column(name: str, kind: pa.DataType, meaning: str, unit: str = "", *, nulla
 
 _LOGGED = ("s_pos", "s_neg", "delta_s", "active", "false_negatives", "k", "grad_image", "grad_text", "grad_norm")
 DIAGNOSTICS = {"spread": "val_spread", **{name: name for name in _LOGGED}}
-"""By diagnostic: its name in the history. The column is null where an objective lacks it."""
+"""Maps each diagnostic to its name in the history. The column is null if the objective does not have it."""
 
 
 def _metrics(split: str) -> list[pa.Field]:
-    """Those of a split; a test in two stages has no median rank."""
+    """Return the metric columns of a split; a two-stage test has no median rank."""
     return [
         _column(f"{split}_{name}", pa.float64(), f"{name} on the {split} split", unit_of(name),
                 nullable=split == "test" and name.endswith("medr")) for name in METRICS
@@ -93,7 +93,7 @@ _LONG = [
     "test_i2t_ranks.list.element", "test_t2i_ranks.list.element", "test_image_of_text.list.element",
     "history.list.element.epoch", "history.list.element.name", "history.list.element.value",
 ]  # fmt: skip
-"""Columns, by their path in Parquet, that are worth compressing: the others hold one short value."""
+"""Parquet paths of the columns that are worth compressing; the others hold one short value."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,12 @@ class Trained:
     """Results of a finished training, for its record.
 
     Args:
-        rows: the history, a row an epoch; an ensemble has none.
-        selected: the row of the epoch whose checkpoint counts; of an ensemble, its validation.
-        metrics: on the test split, by protocol.
-        ranks: of the test queries by the trial's own protocol, for `i2t` and `t2i`.
-        image_of_text: row of each test caption's image.
-        parameters: number of weights of the model, all and learning; None: unknown, as of an ensemble.
+        rows: the history, one row per epoch; empty for an ensemble.
+        selected: history row of the selected checkpoint's epoch; for an ensemble, its validation metrics.
+        metrics: metrics on the test split, by protocol.
+        ranks: ranks of the test queries in the trial's protocol, for `i2t` and `t2i`.
+        image_of_text: row index of each test caption's image.
+        parameters: number of all parameters and of trainable ones; None if unknown, e.g. for an ensemble.
     """
 
     trial_id: str
@@ -165,7 +165,7 @@ class Trained:
 
 
 def as_stored(ranks: Sequence[float]) -> list[int]:
-    """Convert ranks for a record: whole numbers; a mean place of ties that ends in a half, n - 1/2, is -n.
+    """Encode ranks as integers for a record; a mean rank of ties that ends in 1/2, n - 1/2, becomes -n.
 
     >>> as_stored([0, 7, 0.5, 2.0, 3.5])
     [0, 7, -1, 2, -4]
@@ -174,7 +174,7 @@ def as_stored(ranks: Sequence[float]) -> list[int]:
 
 
 def ranks_of(stored: "NDArray[Any]") -> "NDArray[Any]":
-    """Convert the ranks of a record back from `as_stored`.
+    """Decode the ranks of a record: the inverse of `as_stored`.
 
     >>> import numpy as np
     >>> ranks_of(np.array([0, 7, -1, 2, -4])).tolist()
@@ -185,14 +185,14 @@ def ranks_of(stored: "NDArray[Any]") -> "NDArray[Any]":
 
 
 def write(path: Path, values: Mapping[str, Any]) -> None:
-    """Write one record, by column. It is durable once the caller makes its folder durable."""
+    """Write one record from its values by column; durable only after the caller syncs the folder."""
     row = pa.RecordBatch.from_struct_array(pa.array([values], pa.struct(list(SCHEMA))))  # converts all columns at once
     options = {"compression": dict.fromkeys(_LONG, "zstd"), "use_dictionary": False, "write_statistics": False}
     checksummed.write(path, pa.Table.from_batches([row], SCHEMA), durable=False, **options)
 
 
 def finish(folder: TrialFolder, trained: Trained) -> None:
-    """Write the record of a trial, and then that the trial is done."""
+    """Write the record of a trial, then mark the trial as done."""
     write(folder.record, trained.values())
     make_durable(folder.path)  # before `done` says so
     write_text(folder.done, _now() + "\n", durable=False)
@@ -203,13 +203,16 @@ def _now() -> str:
 
 
 Unreadable = dict[Path, str]
-"""The records that could not be read, with the message for the user."""
+"""Paths of unreadable records, each with the message for the user."""
 
 
 def collect(paths: Iterable[Path], columns: list[str] | None = None, unreadable: Unreadable | None = None) -> pa.Table:
-    """Read the records at these paths into one table, with all columns or with `columns` alone.
+    """Read the records at these paths into one table.
 
-    `unreadable`: takes the records that cannot be read, which are left out; None: they are a UserError.
+    Args:
+        paths: paths of the records.
+        columns: columns to read; default: all.
+        unreadable: unreadable records are skipped and added to it; if None, they raise a UserError.
     """
     return pa.concat_tables([_empty(columns), *parts(paths, columns, unreadable)])
 
@@ -217,7 +220,7 @@ def collect(paths: Iterable[Path], columns: list[str] | None = None, unreadable:
 def parts(
     paths: Iterable[Path], columns: list[str] | None = None, unreadable: Unreadable | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the same as tables of `PART` records, so that 100,000 whole records need the memory of a few hundred."""
+    """Yield the records in tables of `PART` rows, to bound the memory; arguments as in `collect`."""
     unread = iter(paths)
     while batch := list(itertools.islice(unread, PART)):
         records = [_read(path, columns, unreadable) for path in batch]
@@ -225,11 +228,11 @@ def parts(
 
 
 VALIDATED = [name for name in SCHEMA.names if name != "other_metrics" and not name.startswith("test_")]
-"""The columns that say nothing of the test split."""
+"""All columns except those about the test split."""
 
 
 def write_records(ids: Iterable[str], home: Home, path: Path, columns: list[str] = SCHEMA.names) -> int:
-    """Concatenate the records of these trials that can be read into one Parquet file; return their number."""
+    """Concatenate the readable records of these trials into one Parquet file; return their number."""
     done, unreadable = [home.trial(trial_id).record for trial_id in ids], Unreadable()
     schema = pa.schema([SCHEMA.field(name) for name in columns])
     with atomic_write(path) as aside, pq.ParquetWriter(aside, schema, compression="zstd") as writer:
@@ -244,7 +247,7 @@ def _empty(columns: list[str] | None) -> pa.Table:
 
 
 def _read(path: Path, columns: list[str] | None, unreadable: Unreadable | None) -> pa.Table:
-    """A record; an empty table, and a note, where it cannot be read."""
+    """Read a record; if it is unreadable, note that in `unreadable` and return an empty table."""
     try:
         known = columns or SCHEMA.names  # an earlier version may have written columns that are gone
         table = checksummed.read(path, [*known, *{"trial_id"}.difference(known)])
@@ -265,19 +268,19 @@ def _read(path: Path, columns: list[str] | None, unreadable: Unreadable | None) 
 
 
 def cannot_be_read(path: Path, error: Exception) -> UserError:
-    """Build the error that names the record that cannot be read, why, and what to do."""
+    """Return the error for an unreadable record: which one, why, and what to do."""
     why = str(error).rstrip(".")
-    return UserError(f"the record {path} cannot be read: {why}. Retrain its trial by goalgrid resume GRID --stale.")
+    return UserError(f"the record {path} cannot be read: {why}. Retrain its trial with goalgrid resume GRID --stale.")
 
 
 _SETTINGS = ["recipe", "seed", "starts_from", "schema_version"]
-"""Settings that are columns of the record already, or say nothing about the trial."""
+"""Settings that are already columns of the record, or are not about the trial."""
 
 
 def data_frame(home: Home, ids: Sequence[str], unreadable: Unreadable | None = None) -> "pd.DataFrame":
-    """Return the records of these trials, a row each: columns of the record, then the settings by dotted name.
+    """Return one row per trial: the columns of its record, then its settings by dotted name.
 
-    A setting that a trial does not have is missing in its row. Metrics by other protocols are in columns
+    Settings that a trial does not have are missing (NaN) in its row. Metrics of other protocols are in columns named
     `PROTOCOL/METRIC`. Ranks and history are left out.
     """
     import pandas as pd
@@ -292,21 +295,21 @@ def data_frame(home: Home, ids: Sequence[str], unreadable: Unreadable | None = N
 
 
 CIRCUMSTANCES = frozenset({"train_seconds", "environment", "finished_at"})
-"""Columns that say when, where and how long a trial ran; no result depends on them."""
+"""Columns that tell when, where and how long a trial ran; they do not affect results."""
 
 
 def differences(cells: Sequence[Cell], one: Home, other: Home) -> list[str]:
-    """List the differences between two runs folders: in the finished trials, and in columns of their records."""
+    """List how two runs folders differ: trials finished in only one of them, and record columns that differ."""
     folders = [[home.trial(trial.id) for trial in trials_of(cells)] for home in (one, other)]
     first, second = ({folder.trial_id: folder.record for folder in side if folder.is_done()} for side in folders)
-    lines = [f"{trial_id}: done in one run only" for trial_id in sorted(first.keys() ^ second.keys())]
+    lines = [f"{trial_id}: done in only one of the runs" for trial_id in sorted(first.keys() ^ second.keys())]
     for trial_id in sorted(first.keys() & second.keys()):
         lines += [f"{trial_id}: {name} differs" for name in differing(first[trial_id], second[trial_id])]
     return lines or ([] if first else ["no trial is done"])
 
 
 def differing(one: Path, other: Path) -> list[str]:
-    """Return the columns in which two records differ, except when, where and how long the trials ran."""
+    """Return the columns in which two records differ, ignoring when, where and how long the trials ran."""
     rows = [collect([path]).drop_columns(sorted(CIRCUMSTANCES)).to_pylist()[0] for path in (one, other)]
     for row in rows:
         row["history"] = [logged for logged in row["history"] if logged["name"] != "seconds"]

@@ -1,7 +1,7 @@
 """Cache the record columns that tables need, so that only new records are opened.
 
-A mark ties a summary to its record: trial, inode, size, and the times of the last writing and of the last change, which
-no program can set back. The copy is never the truth: if it is damaged or of another schema, it is made again.
+Each cached row has a mark that identifies its record file: trial, inode, size, mtime and ctime (which programs cannot
+set back). The cache is never authoritative: if it is damaged or has another schema, it is rebuilt.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from goalgrid.grid.store.home import Home
 from goalgrid.results.records import checksummed, record
 
 FEW = 500
-"""Records that are read in less than a second. Fewer are read without the copy; fewer new ones are not copied yet."""
+"""Number of records that can be read within a second: with fewer, the cache is not used, or not yet updated."""
 MARK = "mark"
 
 _SCHEMA = pa.schema([pa.field(MARK, pa.string()), *(record.SCHEMA.field(name) for name in record.SHORT)])
@@ -26,7 +26,7 @@ _SCHEMA = pa.schema([pa.field(MARK, pa.string()), *(record.SCHEMA.field(name) fo
 def read(
     home: Home, paths: Sequence[Path], columns: list[str], unreadable: record.Unreadable | None = None
 ) -> pa.Table:
-    """Read the same table as `record.collect` of these paths and columns, some of `record.SHORT`, sooner."""
+    """Return the same table as `record.collect`, but through the cache; `columns` must be in `record.SHORT`."""
     if len(paths) < FEW:
         return record.collect(paths, columns, unreadable)
     marked = {_mark(path): path for path in paths}
@@ -48,16 +48,16 @@ def read(
 def rows(
     home: Home, done: Iterable[str], columns: Iterable[str], unreadable: record.Unreadable | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Read columns of the records of finished trials, by id; `unreadable` as of `record.collect`."""
+    """Read columns of finished trials' records through the cache, by trial id; `unreadable` as in `record.collect`."""
     table = read(home, [home.trial(trial_id).record for trial_id in done], ["trial_id", *columns], unreadable)
     return {row["trial_id"]: row for row in table.to_pylist()}
 
 
 class Copying(ThreadPoolExecutor):
-    """Copies records in a thread as they are written, so that the first table after a long grid opens few of them.
+    """Adds records to the cache in a thread as they are written, so that the first table after a long run is fast.
 
-    Each copy rewrites all summaries. It is made when a twentieth more are waiting, so that all copies together take
-    time in proportion to the records.
+    Each update rewrites the whole cache. It waits until there are 5 % new records, so that the total time of all
+    updates is linear in the number of records.
     """
 
     def __init__(self, home: Home) -> None:
@@ -65,7 +65,7 @@ class Copying(ThreadPoolExecutor):
         self._home, self._waiting, self._enough = home, list[Path](), FEW
 
     def note(self, record: Path) -> None:
-        """Copy this record, now or with those that follow."""
+        """Add this record to the cache, now or together with later ones."""
         self._waiting.append(record)
         if len(self._waiting) >= self._enough:
             self.submit(self._copy, self._waiting)
@@ -77,7 +77,7 @@ class Copying(ThreadPoolExecutor):
 
 
 def _mark(path: Path) -> str:
-    """The mark of the record at this path as it is now; without a record, a mark that nobody knows."""
+    """Return the mark of the record at this path; if there is no record, a mark that matches nothing."""
     try:
         now = path.stat()
     except OSError:
@@ -86,7 +86,7 @@ def _mark(path: Path) -> str:
 
 
 def _cached(path: Path) -> pa.Table:
-    """The summaries that earlier readers wrote; none if the file is damaged or of another schema."""
+    """Return the cached rows; an empty table if the file is damaged or has another schema."""
     with suppress(OSError, checksummed.Damaged):
         cached = checksummed.read(path)
         if cached.schema.equals(_SCHEMA):
@@ -95,7 +95,7 @@ def _cached(path: Path) -> pa.Table:
 
 
 def _write(home: Home, summaries: pa.Table) -> None:
-    """Write the latest summary of every trial whose folder exists; without it, the next reader starts from scratch."""
+    """Write the latest row of each trial whose folder exists; if that fails, the next reader starts from scratch."""
     present = home.standing()
     latest = {mark.partition("/")[0]: row for row, mark in enumerate(summaries[MARK].to_pylist())}
     table = summaries.take(pa.array([row for trial_id, row in latest.items() if trial_id in present], pa.int64()))

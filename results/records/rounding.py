@@ -1,18 +1,18 @@
-"""How numbers are rounded and written: once for texts, bold and differences."""
+"""Rounds and formats numbers, in the same way for text, bold type and differences."""
 
 import math
 from decimal import ROUND_HALF_UP, Decimal
 
 SHOWN_DIGITS = 1
-"""Digits after the point in every table. Values that are equal at this precision tie for the best."""
+"""Decimal places in every table. Values that are equal at this precision tie for the best."""
 NONE = "--"
-"""A number that does not exist: seeds that show no spread give no test and no interval."""
+"""Shown for a number that does not exist, e.g. a p value or an interval of values without spread."""
 SURE_DIGITS = 9
-"""Digits after the point that a sum of floats does not touch: 0.1 + 0.2 is 0.3 up to here."""
+"""Decimal places unaffected by floating-point error: to this precision, 0.1 + 0.2 is 0.3."""
 
 
 def rounded(value: float, digits: int = SHOWN_DIGITS) -> float:
-    """Round to decimals, half away from 0, as a reader does by hand; NaN and infinity stay.
+    """Round to `digits` decimal places, halves away from 0, as one does by hand; NaN and infinity are kept.
 
     >>> rounded((10.1 + 10.2) / 2), rounded((10.0 + 10.3) / 2), rounded(-0.25)
     (10.2, 10.2, -0.3)
@@ -24,7 +24,7 @@ def rounded(value: float, digits: int = SHOWN_DIGITS) -> float:
 
 
 def written(value: float, digits: int = SHOWN_DIGITS, sign: str = "") -> str:
-    """Write the rounded value; `sign` "+" writes a plus, too. A value that rounds to 0 has no minus.
+    """Format the rounded value; with `sign` "+", positive values get a plus. A value that rounds to 0 has no minus.
 
     >>> written(63.05), written(0.04, sign="+"), written(-0.04, sign="+"), written(0.0625, 3)
     ('63.1', '+0.0', '+0.0', '0.063')
@@ -33,10 +33,10 @@ def written(value: float, digits: int = SHOWN_DIGITS, sign: str = "") -> str:
 
 
 def number_text(value: float, digits: int = SHOWN_DIGITS, sign: str = "") -> str:
-    """Write the value by `written`; `--` for NaN."""
+    """Format the value like `written`; `--` for NaN."""
     return NONE if math.isnan(value) else written(value, digits, sign)
 
 
 def p_text(p: float) -> str:
-    """Write a p value: `< 0.001`, `0.012`; `--` for NaN, of a test that is impossible."""
+    """Format a p value, e.g. `< 0.001` or `0.012`; `--` for NaN (the test could not be computed)."""
     return "< 0.001" if p < 0.001 else number_text(p, 3)

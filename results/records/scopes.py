@@ -1,9 +1,10 @@
-"""Syntax trees in which the locals of functions have canonical names, so that renaming a local changes nothing.
+"""Replaces local variable names in syntax trees by canonical ones, so that renaming a local changes nothing.
 
-A local is written `%1.0`: the depth of its scope, then its place in the order in which that scope first binds locals. A
-function is one deeper than the function or comprehension around it; a class counts for nothing. Names that may be meant
-from elsewhere stay as written: parameters, names that an import, `def` or `class` binds, names under `global`, and what
-a module or a class body binds. So do all names in a function that reads its locals by name, as by `eval`.
+A local becomes e.g. `%1.0`: the depth of its scope, then its index in the order in which that scope first binds its
+locals. A function is one level deeper than the enclosing function or comprehension; classes do not count. Names that
+other code may refer to are kept: parameters, names bound by an import, `def` or `class`, names declared `global`, and
+names bound in a module or class body. All names are kept in a function that accesses its locals by name, e.g. with
+`eval`.
 """
 
 import ast
@@ -16,43 +17,43 @@ INSIDE: dict[type[ast.AST], tuple[str, ...]] = {
     **dict.fromkeys((ast.ListComp, ast.SetComp, ast.GeneratorExp), ("elt", "generators")),
     ast.DictComp: ("key", "value", "generators"),
 }
-"""The fields of a node that its own scope evaluates; the scope around it evaluates the others, as defaults."""
+"""Fields of a node that are evaluated in the node's scope; others, e.g. defaults, in the enclosing scope."""
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 _NAME = {
     ast.Name: "id", ast.ExceptHandler: "name", ast.MatchAs: "name", ast.MatchStar: "name", ast.MatchMapping: "rest",
     ast.Nonlocal: "names",
 }  # fmt: skip
-"""Fields of nodes with the name, or the names, of variables."""
+"""The field of each node type that holds the name or names of variables."""
 
 _BINDERS = frozenset((*_NAME, *INSIDE, ast.NamedExpr, ast.Call, ast.Global, ast.Import, ast.ImportFrom))
-"""The nodes of which `Scopes._bind` takes note."""
+"""The node types that `Scopes._bind` handles."""
 
 _LEAVES = (ast.expr_context, ast.Constant, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.alias, ast.arg)
-"""Nodes in which no variable is read or bound, but for the parameters and imports that the node above them names."""
+"""Node types without variables below them; parameters and imports are handled in the parent node."""
 
 BY_NAME = {"locals", "eval", "exec"}
-"""Functions that read the locals of their caller by name; without an argument, `vars` and `dir` do, too."""
+"""Functions that access their caller's locals by name; `vars` and `dir` without arguments also do."""
 
 
 class Scope:
-    """The names that a function, a class or a comprehension binds; without a node, those of the module."""
+    """The names bound by a function, class or comprehension; by the module if there is no node."""
 
     def __init__(self, node: ast.AST | None = None, parent: "Scope | None" = None) -> None:
         self.node, self.parent = node, parent
         self.is_class, self.is_comprehension = isinstance(node, ast.ClassDef), isinstance(node, _COMPREHENSIONS)
         self.bound: dict[str, None] = {}
-        """In the order in which they are first bound."""
+        """Names in the order in which they are first bound."""
         self.written: set[str] = set()
-        """Those that stay as written."""
+        """Bound names that are kept as written."""
         self.globals: set[str] = set()
         self.nonlocals: set[str] = set()
         self.by_name = False
-        """Whether a function reads names as strings."""
+        """Whether the scope accesses its locals by name, e.g. with `eval`."""
         self.read_by_name: set[str] = set()
-        """Those that functions in it may read so."""
+        """Names that nested functions may access by name."""
         self.depth: int = parent.depth if parent else 0
-        """0: it is in no function."""
+        """Nesting depth; 0 outside functions."""
         if parent and not self.is_class and (self.depth or not self.is_comprehension):
             self.depth += 1
 
@@ -63,7 +64,7 @@ class Scope:
 
     @property
     def around(self) -> "Iterator[Scope]":
-        """This scope, and those around it, outwards."""
+        """This scope and its enclosing scopes, from the inside out."""
         scope: Scope | None = self
         while scope:
             yield scope
@@ -71,12 +72,12 @@ class Scope:
 
     @property
     def function(self) -> "Scope":
-        """The function in which it is; the module for what is in no function."""
+        """The innermost function scope, which may be this one; the module scope outside functions."""
         return next(scope for scope in self.around if not (scope.is_class or scope.is_comprehension))
 
     @cached_property
     def placeholders(self) -> dict[str, str]:
-        """The canonical names of its locals."""
+        """The canonical names of this scope's locals."""
         if not self.depth or self.is_class or any(scope.by_name for scope in self.around):
             return {}
         elsewhere = self.written | self.globals | self.nonlocals | self.read_by_name
@@ -84,7 +85,7 @@ class Scope:
         return {name: f"%{self.depth}.{place}" for place, name in enumerate(names)}
 
     def binder(self, name: str) -> "Scope | None":
-        """Return the scope whose variable a name in this scope is; None: it is global, or built in."""
+        """Return the scope that binds a name used in this scope; None if it is global or built-in."""
         for scope in self.around:
             if scope.is_class and scope is not self:  # its names are attributes, which functions in it do not see
                 continue
@@ -100,13 +101,13 @@ class Scope:
 
 
 class Scopes:
-    """The scopes in a syntax tree, resolved as Python does."""
+    """The scopes in a syntax tree, resolved by Python's rules."""
 
     def __init__(self, tree: ast.AST) -> None:
         self.module = Scope()
         self.every: list[Scope] = []
         self.begins: dict[ast.AST, Scope] = {}
-        """The scope that evaluates a node, where it is another than that of the node above it."""
+        """The scope that evaluates a node, for nodes where it differs from the parent's."""
         self._visit(tree, self.module)
         for scope in self.every:
             if scope.by_name and scope.node:  # what it reads of the scopes around it is read by name, too
@@ -132,7 +133,7 @@ class Scopes:
             self._visit(part, place)
 
     def _bind(self, node: ast.AST, scope: Scope, inner: Scope) -> None:
-        """Note what the node binds, in its own scope or in that of its body."""
+        """Register the names that the node binds, in the current scope or in the scope of its body."""
         match node:
             case ast.NamedExpr(target=ast.Name(id=name)):  # in a comprehension it binds outside of it
                 next(outer for outer in scope.around if not outer.is_comprehension).bind(name)
@@ -159,7 +160,7 @@ class Scopes:
                 inner.bind(argument.arg if argument else None, written=True)
 
     def canonical(self, node: ast.AST, scope: Scope) -> ast.AST:
-        """Return a copy of the tree with canonical names; `scope` evaluates the node."""
+        """Return a copy of the tree with canonical names; `scope` is the scope that evaluates `node`."""
         fields = {
             field: [self._part(part, scope) for part in value] if isinstance(value, list) else self._part(value, scope)
             for field, value in ast.iter_fields(node)
@@ -177,13 +178,13 @@ class Scopes:
 
 @cache
 def canonical(tree: ast.AST) -> ast.AST:
-    """Return the tree with canonical names of locals; a tree without any, as it is. No caller changes a tree."""
+    """Return the tree with canonical local names; the tree itself if it has no locals. Callers must not modify it."""
     scopes = Scopes(tree)
     return scopes.canonical(tree, scopes.module) if any(scope.placeholders for scope in scopes.every) else tree
 
 
 def _parts(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """The nodes below in which variables may be, each with its field."""
+    """Yield the child nodes that may contain variables, each with its field name."""
     for field, value in ast.iter_fields(node):
         for part in value if isinstance(value, list) else (value,):
             if isinstance(part, ast.AST) and not isinstance(part, _LEAVES):
@@ -191,5 +192,5 @@ def _parts(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _is_mangled(name: str) -> bool:
-    """Whether Python puts the name of a class before it, so that functions in and around a class differ in it."""
+    """Return whether Python mangles the name with the class name, so that it differs inside and outside a class."""
     return name.startswith("__") and not name.endswith("__")

@@ -1,4 +1,4 @@
-"""The values that tables show: above all a score, the mean over the seeds of a cell, with the trials behind it."""
+"""The values shown in tables, mainly scores: the mean over a cell's seeds, with the ids of the trials."""
 
 import json
 import math
@@ -29,41 +29,41 @@ UNREADABLE = "with a record that cannot be read"
 
 
 class TableValue(ABC):
-    """The value of a table's entry: measured, printed by a paper, or the difference of the two."""
+    """The value of a table entry: measured, quoted from a paper, or the difference of the two."""
 
     trials: tuple[str, ...] = ()
-    """Ids of the trials behind it; none of a value that was not measured."""
+    """Ids of the trials that the value was measured on; empty if it was not measured."""
     missing: tuple[tuple[str, str], ...] = ()
-    """Ids of the trials that have no value, each with the reason."""
+    """Ids of the trials without a value, each with the reason."""
 
     @property
     def at_chance(self) -> bool:
-        """Whether all its trials are no better than chance on the validation split: then it is not the best."""
+        """Whether all its trials perform at chance level on the validation split; then it cannot be the best."""
         return False
 
     @property
     def quoted(self) -> bool:
-        """Whether it is a paper's number."""
+        """Whether the value is quoted from a paper."""
         return False
 
     @property
     @abstractmethod
     def text(self) -> str:
-        """As a reader sees it."""
+        """The value as shown in a table."""
 
     @property
     def shown(self) -> float:
-        """The number that competes for the best, at the precision of the text; NaN: it does not compete."""
+        """The value used to pick the best, rounded as shown; NaN if it is excluded."""
         return math.nan
 
     @abstractmethod
     def tidy(self) -> dict[str, object]:
-        """Return everything that is known of the value, unrounded, by column of a tidy export; NaN for no number."""
+        """Return all fields of the value, unrounded, by column of a tidy export; NaN for a missing number."""
 
 
 @dataclass(frozen=True)
 class Word(TableValue):
-    """A word in the place of a number."""
+    """A word shown in place of a number."""
 
     word: str
 
@@ -77,14 +77,14 @@ class Word(TableValue):
 
 @dataclass(frozen=True)
 class Quantity(TableValue):
-    """A number of a model, which is the same in every seed: its weights, its speed. It competes for nothing."""
+    """A property of a model that does not depend on the seed: parameters or speed. Never marked as best."""
 
     value: float
     trials: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        """Three digits, or all digits before the point.
+        """Three significant digits; at least all digits before the decimal point.
 
         >>> [Quantity(value).text for value in (393750.2, 68.51, 0.17, math.nan)]
         ['393,750', '68.5', '0.170', '--']
@@ -98,11 +98,11 @@ class Quantity(TableValue):
 
 
 class Multiple(Quantity):
-    """Speed of a model as a multiple of the slowest in its table."""
+    """Speed of a model as a multiple of the slowest model's speed in the table."""
 
     @property
     def text(self) -> str:
-        """`4.6×`, as printed."""
+        """The value as shown in a table, e.g. `4.6×`."""
         return f"{self.value:.1f}×"
 
     @property
@@ -112,16 +112,16 @@ class Multiple(Quantity):
 
 @dataclass(frozen=True)
 class Score(TableValue):
-    """Values of one metric over the seeds of one cell."""
+    """The values of one metric over a cell's seeds."""
 
     values: tuple[float, ...]
     expected: int
     trials: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
-    """Ids and seeds of the trials behind the values, in the order of the values."""
+    """Ids (`trials`) and seeds of the trials, in the order of `values`."""
     missing: tuple[tuple[str, str], ...] = ()
     chance: Container[str] = field(default=frozenset(), compare=False, repr=False)
-    """Ids of the trials that are no better than chance."""
+    """Ids of the trials that perform at chance level."""
 
     @property
     def n(self) -> int:
@@ -129,7 +129,7 @@ class Score(TableValue):
 
     @property
     def mean(self) -> float:
-        """NaN without values."""
+        """Mean of the values; NaN if there are none."""
         return fmean(self.values) if self.values else math.nan
 
     @cached_property
@@ -142,17 +142,17 @@ class Score(TableValue):
         return bool(self.trials) and all(trial_id in self.chance for trial_id in self.trials)
 
     def of_seeds(self, seeds: Collection[int]) -> list[str]:
-        """Return the ids of the trials that have these seeds."""
+        """Return the ids of the trials with these seeds."""
         return [trial_id for trial_id, seed in zip(self.trials, self.seeds, strict=True) if seed in seeds]
 
     @property
     def shown(self) -> float:
-        """The mean, rounded as the text shows it; NaN without values."""
+        """The mean, rounded as in `text`; NaN without values."""
         return rounded(self.mean)
 
     @property
     def text(self) -> str:
-        """`63.1 ± 0.2`; without ± for one seed, with `(2/3)` where seeds are missing, `--` where all are.
+        """Mean ± standard deviation, e.g. `63.1 ± 0.2`; no ± for one seed; `(2/3)`: seeds are missing; `--`: all are.
 
         >>> Score((63.0, 63.2), expected=3).text, Score((50.0,), expected=1).text, Score((), expected=3).text
         ('63.1 ± 0.1 (2/3)', '50.0', '--')
@@ -177,29 +177,31 @@ class Score(TableValue):
 
 @dataclass(frozen=True)
 class Scores:
-    """The columns that tables need of the records of a grid's finished trials."""
+    """The results of a grid's finished trials that tables need."""
 
     rows: Mapping[str, Mapping[str, Any]]
+    """Columns of the records, by trial id."""
     protocol: str | None = None
-    """The evaluation protocol that the user asks for, which is shown where a data set has it; None: `usual`."""
+    """The requested evaluation protocol, shown for data sets that have it; None: `usual`."""
     usual: str | None = None
-    """The protocol that is shown unless another is asked for; None: the protocol in the trial's settings."""
+    """The protocol shown if none is requested; None: the protocol in the trial's settings."""
     evaluate: Evaluate = field(default_factory=Evaluate)
-    """The further evaluations of the grid, whose protocols are shown for all cells."""
+    """The grid's further evaluations ([evaluate]); their protocols apply to all cells."""
     lacking: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """The protocols of these by which trials were not evaluated, or on other data than are here now, by trial id."""
+    """By trial id, the protocols of `evaluate` for which the trial has no evaluation, or one on outdated data."""
     make: str = ""
-    """The command that makes those that are missing."""
+    """The command that runs the missing evaluations."""
     absent: Mapping[str, str] = field(default_factory=dict)
-    """Why a trial has no record, by its id; a trial without record and reason never ran."""
+    """Why a trial has no result here, by trial id; a trial without record and reason never ran."""
     now: provenance.Now | None = None
-    """The code and data that the records are compared with; None: they are not."""
+    """Current code and data fingerprints to compare the records with; None: no comparison."""
     models: Models | None = None
     leave: Leave = refuse
+    """Takes messages about unreadable files that are skipped."""
     chance: Container[str] = frozenset()
-    """Ids of the trials that are no better than chance on the validation split."""
+    """Ids of the trials that perform at chance level on the validation split."""
     cells: Sequence[Cell] = ()
-    """The cells that were read, among which `unequal_of` compares."""
+    """All cells that were read; `unequal_of` compares the settings of these."""
 
     @classmethod
     def read(
@@ -216,16 +218,22 @@ class Scores:
         lacking: Mapping[str, Collection[str]] = {},
         make: str = "",
     ) -> "Scores":
-        """Read the records of all finished trials, and the states of trials that were started and are not done.
+        """Read the records of all finished trials, and the states of unfinished ones.
 
-        Trials that were trained on data that changed since are left out, with that reason.
-
-        UserError: trials of one data set and recipe saw different data, or none was evaluated by the protocol.
+        Trials whose data changed since training are excluded, with that reason.
 
         Args:
-            usual: shown unless the records are older than that protocol.
-            leave: takes messages about records and files next to them that cannot be read, now or later.
-            mixed: whether to take trials of different data, of which the caller chooses.
+            protocol: protocol to show; default: `usual`.
+            usual: default protocol; ignored if no record has it, i.e. if all are older than the protocol.
+            now: current code and data fingerprints to compare the records with; default: no comparison.
+            leave: takes messages about unreadable records and files next to them, which are skipped.
+            mixed: whether to accept trials on different data; the caller must then choose among them.
+            evaluate: the grid's further evaluations.
+            lacking: protocols of `evaluate` for which a trial has no current evaluation, by trial id.
+            make: command that runs the missing evaluations.
+
+        Raises:
+            UserError: trials of one data set and recipe saw different data, or none was evaluated by the protocol.
         """
         ids = dict.fromkeys(trial.id for cell in cells for trial in cell.trials)
         states = home.states(ids)
@@ -248,8 +256,8 @@ class Scores:
             refuse_mixed_data(rows.values())
         if protocol not in (None, *evaluate.names) and not _evaluated(protocol, rows.values()):
             raise UserError(
-                f"no finished trial was evaluated by protocol {protocol!r}: the records are older than the protocol. "
-                f"Retrain with --set dataset.protocol={protocol}, or into another --runs folder."
+                f"no finished trial was evaluated by protocol {protocol!r}: the records are older than this protocol. "
+                f"Retrain with --set dataset.protocol={protocol}, or in another --runs folder."
             )
         usual, models = usual if _evaluated(usual, rows.values()) else None, Models(cells, home, rows, leave)
         scores = cls(
@@ -259,21 +267,21 @@ class Scores:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics of the protocol that is shown."""
+        """The metrics of the displayed protocol."""
         return tuple(f"{way}_{name}" for way in ("i2t", "t2i") for name in JUDGED) if self.judged else record.METRICS
 
     @property
     def headline(self) -> str:
-        """Return the metric, in both directions, that represents all in a figure."""
+        """The metric that figures show, without the direction: it is shown for i2t and t2i."""
         return JUDGED[0] if self.judged else "r1"
 
     @property
     def judged(self) -> bool:
-        """Whether the answers are those that people judged right."""
+        """Whether relevance is judged by humans (ECCV Caption)."""
         return self.protocol == ECCV
 
     def of(self, cell: Cell, metric: str, protocol: str | None = None) -> Score:
-        """Return a test metric of a cell over its seeds, by this protocol or by the one that is shown."""
+        """Return a test metric of a cell over its seeds; `protocol` defaults to the displayed one."""
         shown = protocol or self.protocol_of(cell)
         evaluated = {t.id: by_protocol(self.rows[t.id], shown, metric) for t in cell.trials if t.id in self.rows}
         values = {trial_id: value for trial_id, value in evaluated.items() if value is not None}
@@ -292,51 +300,51 @@ class Scores:
 
     @cached_property
     def _unequal(self) -> Mapping[str, Values]:
-        """By the id of a cell's first trial, which cells of equal settings share."""
+        """Values of unequal settings by the id of the cell's first trial; cells with equal settings share this id."""
         pairs = zip(self.cells, unequal(self.cells), strict=True)
         return {cell.trials[0].id: values for cell, values in pairs if cell.trials}
 
     def unequal_of(self, cell: Cell) -> Values:
-        """Return a cell's values of the settings in which the cells of its data set differ, axes left out."""
+        """Return a cell's values for the settings that differ among its data set's cells, except the axes."""
         return self._unequal.get(cell.trials[0].id, {}) if cell.trials else {}
 
     def of_model(self, cell: Cell, metric: str) -> Quantity:
-        """Return `parameters` of a cell's model in millions, `kpps`, or `queries` a second."""
+        """Return one figure for a cell's model: `parameters` (millions), `kpps`, or `queries` (per second)."""
         return Quantity(*self.models.of(cell, metric)) if self.models else Quantity(math.nan)
 
     def of_other_code(self, cells: Iterable[Cell]) -> list[str]:
-        """State how many of these cells' finished trials were trained with other code; empty if none."""
+        """Return remarks on how many of these cells' finished trials were trained with different code."""
         remarks = self.code_differs(cell for cell in cells if not cell.published).values()
         counts = Counter(remarks).items()
         return [f"{count} of {len(remarks)} trials were {remark}." for remark, count in counts if remark]
 
     def code_differs(self, cells: Iterable[Cell]) -> dict[str, str]:
-        """Return how the code of finished trials differs from that of now, by id; empty if it does not."""
+        """Map trial ids to how their code differs from the current code; an empty text if it does not."""
         now = provenance.of_trials(cells, self.rows, self.now.code) if self.now else {}
         return {name: provenance.code_differs(self.rows[name]["code_fingerprint"], code) for name, code in now.items()}
 
     def to_evaluate(self, cells: Iterable[Cell]) -> str:
-        """State how to make the further evaluations that finished trials lack; empty if none is missing."""
+        """Return a note with the command for evaluations that finished trials lack; empty if none is missing."""
         done = (trial.id for cell in cells for trial in cell.trials if trial.id in self.rows)
         missing = any(self.protocol in self.lacking.get(trial_id, ()) for trial_id in done)
-        return f"To make the missing evaluations: {self.make}." if missing else ""
+        return f"To run the missing evaluations: {self.make}." if missing else ""
 
     def unknown_words(self, cells: Sequence[Cell]) -> str:
-        """State how many captions have words that the models never read in training; empty if none has."""
+        """Return a note on how many captions contain words unseen in training; empty if none does."""
         most, captions = (
             max((v for c in cells for v in self.of(c, name).values), default=0) for name in (UNKNOWN, CAPTIONS)
         )
-        return f"Up to {most:,.0f} of {captions:,.0f} captions have words that no training read." if most else ""
+        return f"Up to {most:,.0f} of {captions:,.0f} captions contain words unseen in training." if most else ""
 
     def leaks(self, cells: Sequence[Cell]) -> str:
-        """Name the splits that share images although trials were trained on them (`--allow-leak`); or empty."""
+        """Return a note on splits that share images in trials run with `--allow-leak`; empty if there are none."""
         shared = dict[str, None]()
         for cell in cells:
             shared |= {f"{what} ({cell.dataset})": None for _, what in self.leaks_of(cell)}
         return f"Trained with --allow-leak: {', '.join(shared)}." if shared else ""
 
     def leaks_of(self, cell: Cell) -> list[tuple[str, str]]:
-        """Return the kind of each leak that a cell was trained with, and which splits share images."""
+        """Return the leaks that a cell was trained with: for each, its kind and the splits that share images."""
         leaks = dict[tuple[str, str], None]()
         chooses = bool(cell.choices) or cell.trials[0].shared.train.selection != "last"
         for row in (self.rows[trial.id] for trial in cell.trials if trial.id in self.rows):
@@ -353,11 +361,11 @@ class Scores:
         return chosen or cell.trials[0].shared.dataset.protocol
 
     def section(self, cell: Cell) -> str:
-        """Return what the rows of a block share in a layout that compares methods: the protocol."""
+        """Return the heading for the cell's block of rows in a layout that compares methods: the protocol."""
         return self.protocol_of(cell)
 
     def label(self, cell: Cell) -> str:
-        """Name the cell as one method among others: `fc-bow, con_con, train.lr = 0.001`."""
+        """Return the cell's label in a comparison of methods, e.g. `fc-bow, con_con, train.lr = 0.001`."""
         return with_values(f"{cell.recipe}, {cell.objective}", cell.swept)
 
     def axes(self, cell: Cell) -> dict[str, str]:
@@ -365,7 +373,7 @@ class Scores:
         return {**names, **{name: str(value) for name, value in cell.swept}, "objective": cell.objective}
 
     def further(self, cells: Iterable[Cell], home: Home) -> "Iterator[Scores]":
-        """Yield the scores by each protocol that is not shown, and by those of [evaluate] that some trial has."""
+        """Yield the scores for each recorded protocol that is not displayed, then for each available [evaluate] one."""
         shown, every = {self.protocol_of(cell) for cell in cells}, dict[str, None]()
         for row in self.rows.values():
             every |= {row["protocol"]: None} | {key.rpartition("/")[0]: None for key, _ in row["other_metrics"] or ()}
@@ -380,7 +388,7 @@ class Scores:
                 yield from [scores] if any(key.startswith(f"{name}/") for key in keys) else []
 
     def _evaluated_by(self, protocol: str, home: Home) -> "Scores":
-        """The scores by a protocol of [evaluate], with the metrics by it; of trials that lack them, none."""
+        """Return the scores for an [evaluate] protocol; trials that were not evaluated by it have no value."""
         rows, seen = dict[str, Mapping[str, Any]](), list[Mapping[str, Any]]()
         for trial_id, row in self.rows.items():
             rows[trial_id] = row
@@ -391,7 +399,7 @@ class Scores:
                 rows[trial_id] = {**row, "other_metrics": [*(row["other_metrics"] or ()), *further]}
                 seen += [{**row, "dataset": protocol, **asdict(evaluation)}] if evaluation else []
         again = (
-            "On a machine with the data, `goalgrid resume GRID` evaluates again; "
+            "Run `goalgrid resume GRID` on a machine with the data to evaluate again, "
             f"or remove evaluations/{protocol}.parquet."
         )
         refuse_mixed_data(seen, again)
@@ -399,7 +407,7 @@ class Scores:
 
 
 def by_protocol(row: Mapping[str, Any], protocol: str, metric: str) -> float | None:
-    """Return a test metric of a record by a protocol; None if the trial was not evaluated by it."""
+    """Return a test metric from a record for a protocol; None if the trial was not evaluated by it."""
     if row["protocol"] == protocol:
         value = row.get(f"test_{metric}")
         return None if value is None else float(value)
@@ -407,7 +415,7 @@ def by_protocol(row: Mapping[str, Any], protocol: str, metric: str) -> float | N
 
 
 def best(values: Sequence[TableValue], *, lowest: bool = False) -> set[int]:
-    """Return the indices of the best value and of values that tie with it as shown; none that is at chance."""
+    """Return the indices of the best value and of those that tie with it when rounded; never values at chance."""
     shown = {value.shown for value in values if not math.isnan(value.shown)}
     for top in sorted(shown, reverse=not lowest):
         if winners := {place for place, value in enumerate(values) if value.shown == top and not value.at_chance}:
@@ -415,11 +423,11 @@ def best(values: Sequence[TableValue], *, lowest: bool = False) -> set[int]:
     return set()
 
 
-AGAIN = "`goalgrid resume GRID --stale` retrains all but those with the latest data; no result is deleted."
+AGAIN = "`goalgrid resume GRID --stale` retrains those with older data; no result is deleted."
 
 
 def refuse_mixed_data(rows: Iterable[Mapping[str, Any]], again: str = AGAIN) -> None:
-    """Raise where trials of the same data set and recipe saw different data."""
+    """Raise a UserError if trials of the same data set and recipe saw different data; `again`: advice to the user."""
     marks = ((row, provenance.evaluated_data(row["data_fingerprint"])) for row in rows)
     seen = nested(((row["dataset"], row["recipe"]), mark, row["trial_id"]) for row, mark in marks)
     for (dataset, _), fingerprints in seen.items():
@@ -431,19 +439,19 @@ def refuse_mixed_data(rows: Iterable[Mapping[str, Any]], again: str = AGAIN) -> 
 
 
 def _evaluated(protocol: str | None, rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether trials on the data sets of this protocol were evaluated by it, if there are any."""
+    """Return whether any trial on this protocol's data sets was evaluated by it; True if there are no such trials."""
     candidates = [row for row in rows if protocol in catalog.protocols(row["dataset"])]
     return not candidates or any(by_protocol(row, protocol or "", "rsum") is not None for row in candidates)
 
 
 def _reason(folder: TrialFolder, state: State) -> str:
-    """Why a trial that was begun has no record: `running`, `interrupted`, `failed (out-of-memory)`."""
+    """Return why a started trial has no record, e.g. `running`, `interrupted` or `failed (out-of-memory)`."""
     failure = folder.failure() if state is State.FAILED else None
     return f"{state} ({failure})" if failure else str(state)
 
 
 def counted_reasons(reasons: Iterable[str]) -> str:
-    """Count how often each reason holds, the most frequent first.
+    """List the reasons with their counts, most frequent first.
 
     >>> counted_reasons(["failed (killed)", NEVER_RUN, "failed (killed)"])
     '2 trials failed (killed), 1 never run'

@@ -1,11 +1,11 @@
-"""The code that a computation reaches, read from the sources: a graph of definitions, followed from its roots.
+"""Finds and fingerprints the code that a computation depends on: a graph of definitions, followed from its roots.
 
-A definition is a function, a class or an assignment at the top of a module. Edges go to every definition it names; an
-unresolved name pulls in its whole module. Of a table, a dict whose keys are all names that settings may hold, only the
-entries count that the settings name, or a string in the code that is used; so with what decorators declare under such
-names. A string that spells a definition, "retrieval.features.Features", is a name of it. Comments, docstrings, messages
-of errors, annotations, and the fields of settings, whose values are in a trial's identity, are no part of a definition;
-nor are the names of a function's locals, which `scopes` replaces by their places.
+A definition is a function, class or assignment at the top level of a module. Edges go to every definition that it
+names; an unresolved name pulls in its whole module. A table is a dict whose keys are all names that settings may hold:
+only entries named by the settings, or by a string in reached code, are followed. The same holds for definitions that
+decorators register under such names. A string that spells a definition, e.g. "retrieval.features.Features", counts as
+its name. Not part of a definition are comments, docstrings, error messages, annotations, fields of settings classes
+(their values are in the trial's identity), and names of local variables (`scopes` makes them canonical).
 """
 
 import ast
@@ -24,21 +24,21 @@ SETTINGS = "pydantic.BaseModel"
 VALIDATORS = frozenset({"field_validator", "model_validator"})
 
 SPELT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
-"""The form of a string that spells a definition: dotted identifiers."""
+"""Pattern of a string that spells a definition: dotted identifiers."""
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(eq=False)
 class Definition:
-    """A function, class or assignment at the top of a module, or an entry of a table."""
+    """A function, class or assignment at the top level of a module, or an entry of a table."""
 
     name: str
     module: "Module"
     nodes: list[ast.AST] = field(default_factory=list)
-    """Its syntax trees, without the entries of a table."""
+    """Syntax trees of the definition, without the entries of a table."""
     entries: dict[str, "Definition"] = field(default_factory=dict)
-    """The entries of a table, by key; of the statements of a module, what it declares under names."""
+    """Entries of a table by key; for a module's statements, the definitions that decorators register, by name."""
 
     @cached_property
     def is_settings(self) -> bool:
@@ -53,12 +53,12 @@ class Definition:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of its text; a string that spells a definition counts by the definition's text, not by its place."""
+        """SHA-256 of the definition; a string that spells a definition is replaced by that definition's hash."""
         return self._digest(lambda spelt: spelt._plain)
 
     @cached_property
     def _plain(self) -> str:
-        """The same, where spelt definitions count by their last names: definitions may spell one another in a cycle."""
+        """Like `digest`, but with only the last names of spelled definitions, which may refer to each other."""
         return self._digest(lambda spelt: spelt.name.rpartition(".")[2])
 
     def _digest(self, meant: Callable[["Definition"], str]) -> str:
@@ -74,14 +74,14 @@ class Definition:
 
     @cached_property
     def leads_to(self) -> "set[Definition]":
-        """The definitions that it names, and the statements that run when its module is imported."""
+        """The definitions that this one names, and the statements that run when its module is imported."""
         # importing the module for this name runs its statements, which may patch or register something
         definitions = {self.module.effects} | self.module.named_in(self._counted)
         return definitions | self.module.run_on_import if self is self.module.effects else definitions
 
     @cached_property
     def line(self) -> str:
-        """Its digest, and of each name in it the digests of its definitions, or outside the project the dotted name."""
+        """Its digest, then for each name in it the digests of its definitions (dotted name if outside the project)."""
         resolve = self.module.sources.resolve
         meant = {
             name: sorted(text for target in targets for text in [place.digest for place in resolve(target)] or [target])
@@ -94,12 +94,12 @@ class Module:
     def __init__(self, name: str, text: bytes, sources: "Sources") -> None:
         self.name, self.sources = name, sources
         self.bindings: dict[str, set[str]] = {}
-        """The dotted names for each name that the module defines, or imports anywhere."""
+        """For each name that the module defines or imports (at any depth): the dotted names that it may refer to."""
         self.imports: set[str] = set()
-        """Modules and names whose modules are run when this module is imported."""
+        """Modules, and names from modules, that are imported together with this module."""
         self.definitions: dict[str, Definition] = {}
         self.effects = Definition(f"{name}, its statements", self)
-        """The statements that do more than define names when the module is imported."""
+        """The module's top-level statements that do more than define names."""
         tree, self._package = _parsed(text), name if sources.is_package(name) else name.rpartition(".")[0]
         try:
             pairs = _imported(tree, self._package)  # also inside functions: imports are late where torch is heavy
@@ -134,9 +134,10 @@ class Module:
 
     @property
     def run_on_import(self) -> set[Definition]:
-        """The statements of all modules that are imported with this one, and the definitions with a decorator.
+        """The statements of all modules that are imported with this one, and this module's decorated definitions.
 
-        A decorator of the project may keep its definition where no name leads to it; not if it declares a name.
+        The project's decorators may register a definition that is never named elsewhere. Definitions registered under
+        a name are excluded: they are followed only if the name is used.
         """
         parts = [name.split(".") for name in (self.name, *self.imports)]
         # importing a.b.c runs a and a.b too
@@ -149,7 +150,7 @@ class Module:
         return registered | {other.effects for name in names if (other := self.sources.module(name))}
 
     def meanings(self, nodes: Iterable[ast.AST]) -> dict[str, list[str]]:
-        """Return the names in syntax trees, with what they mean: `HINGE` with `objectives.hinge.HINGE`."""
+        """Map each name in the trees to the dotted names it may refer to, e.g. `HINGE` to `objectives.hinge.HINGE`."""
         meanings: dict[str, list[str]] = {}
         for name in sorted({name for node in nodes for name in _names(node)}):
             first, dot, rest = name.partition(".")
@@ -166,7 +167,7 @@ class Module:
 
 
 class Sources:
-    """A project's modules by dotted name, each parsed once; a dict whose keys are all among `names` is a table."""
+    """A project's modules by dotted name, each parsed once; dicts whose keys are all in `names` are tables."""
 
     def __init__(self, texts: Mapping[str, bytes], names: frozenset[str]) -> None:
         self._texts, self.names = texts, names
@@ -174,7 +175,7 @@ class Sources:
         self.module, self.resolve = cache(self._module), cache(self._resolve)
 
     def is_package(self, name: str) -> bool:
-        """Whether a module has others below it, so that relative imports in it begin there."""
+        """Return whether the module is a package, so that relative imports start from it."""
         return name in self._packages
 
     def spelt(self, constant: object) -> Definition | None:
@@ -185,13 +186,13 @@ class Sources:
         return module.definitions.get(last) if module else None
 
     def fingerprint(self, roots: Iterable[str], named: Iterable[str]) -> str:
-        """SHA-256 over all reached definitions. Moving definitions to other modules does not change it."""
+        """Return the SHA-256 of all reached definitions; moving definitions to other modules does not change it."""
         # sorted by digest, not by place, so that a move changes nothing
         lines = sorted(definition.line for definition in self.reached(roots, named) if definition.nodes)
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def reached(self, roots: Iterable[str], named: Iterable[str]) -> set[Definition]:
-        """The definitions that are used from these roots, if settings hold the strings `named`."""
+        """Return the definitions reached from these roots, given the strings in the settings (`named`)."""
         strings, reached = set(named), set[Definition]()
         ahead = [self._root(root) for root in roots]
         waiting: dict[str, list[Definition]] = {}  # entries of tables that nothing has named yet
@@ -215,7 +216,7 @@ class Sources:
         return module.definitions[last]
 
     def _resolve(self, name: str) -> set[Definition]:
-        """The definitions of a dotted name: the whole module if it names a module; none outside the project."""
+        """Return the definitions of a dotted name: all of the module if it is a module; none if outside the project."""
         parts = name.split(".")
         place = next((end for end in range(len(parts), 0, -1) if self.module(".".join(parts[:end]))), 0)
         module, rest = self.module(".".join(parts[:place])), parts[place:]
@@ -233,7 +234,7 @@ class Sources:
 
 
 def texts_of(packages: Mapping[str, Path]) -> dict[str, bytes]:
-    """Return the source of each module below the folders of top-level packages, by the module's dotted name."""
+    """Return the source code of all modules in these packages, by dotted module name."""
     files = ((name, folder, file) for name, folder in packages.items() for file in sorted(folder.rglob("*.py")))
     return {
         ".".join([name, *file.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__"): file.read_bytes()
@@ -243,16 +244,16 @@ def texts_of(packages: Mapping[str, Path]) -> dict[str, bytes]:
 
 @cache
 def _parsed(text: bytes) -> ast.Module:
-    """The parts of a source that may change numbers. No caller changes the tree, so projects share it."""
+    """Parse a source and keep only the parts that may affect results; callers must not modify the shared tree."""
     tree: ast.Module = _Stripped().visit(ast.parse(text))
     return tree
 
 
 class _Stripped(ast.NodeTransformer):
-    """Removes the parts that change no number: docstrings, annotations, and messages of errors."""
+    """Removes the parts that cannot affect results: docstrings, annotations and error messages."""
 
     in_function = False
-    """Whether the present statements are a function's own, not those of a class in it."""
+    """Whether the visited statements belong directly to a function, not to a class."""
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         for name in {"annotation", "returns", "msg"}.intersection(node._fields):
@@ -276,14 +277,14 @@ class _Stripped(ast.NodeTransformer):
         return self.generic_visit(ast.Raise(error))
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        """A local or a constant of a class becomes a plain assignment, so that only fields of settings have another."""
+        """Convert locals and class constants to plain assignments: only settings fields stay annotated assignments."""
         if self.in_function or (node.value and "ClassVar" in ast.unparse(node.annotation)):
             return self.generic_visit(ast.Assign([node.target], node.value)) if node.value else None
         return self.generic_visit(node)
 
 
 def _without_fields(node: ast.AST) -> ast.AST:
-    """A class of settings without the fields, whose values stand in a trial's identity, and without their checks."""
+    """Return a settings class without its fields (their values are in the trial's identity) and validators."""
     if not isinstance(node, ast.ClassDef):
         return node
     body = [statement for statement in node.body if not isinstance(statement, ast.AnnAssign) and not _checks(statement)]
@@ -296,7 +297,7 @@ def _checks(statement: ast.stmt) -> bool:
 
 
 def _text(node: object, value_text: Callable[[object], str]) -> str:
-    """A syntax tree as text, which unlike that of `ast.dump` is the same under every version of Python."""
+    """Return a syntax tree as text that, unlike `ast.dump`, is the same for all Python versions."""
     if isinstance(node, list):
         return ",".join(_text(part, value_text) for part in node)
     if not isinstance(node, ast.AST):
@@ -319,7 +320,7 @@ def _constants(node: ast.AST) -> frozenset[str]:
 
 @cache
 def _names_and_strings(node: ast.AST) -> tuple[frozenset[str], frozenset[str]]:
-    """The dotted names in a syntax tree, the longest of each chain, and the strings."""
+    """Return the dotted names in a syntax tree (only the longest of each chain), and the strings."""
     names, strings, ahead = set[str](), set[str](), [node]
     while ahead:
         part = ahead.pop()
@@ -333,14 +334,14 @@ def _names_and_strings(node: ast.AST) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _dotted(node: ast.AST) -> str:
-    """`module.name`; empty if the part before the dot is not a name."""
+    """Return a dotted name, e.g. `module.name`; empty if the node is not a chain of names."""
     if isinstance(node, ast.Attribute) and (before := _dotted(node.value)):
         return f"{before}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def _strings(node: ast.AST, *, inside: bool = False) -> Iterator[str]:
-    """The strings in functions and classes that may choose an entry of a table."""
+    """Yield the strings in functions and classes that may select an entry of a table."""
     inside = inside or isinstance(node, (*_NAMED, ast.Lambda))
     decorators = getattr(node, "decorator_list", ())
     for part in ast.iter_child_nodes(node):
@@ -353,14 +354,14 @@ def _strings(node: ast.AST, *, inside: bool = False) -> Iterator[str]:
 
 
 def _may_choose(node: ast.AST, string: ast.Constant) -> bool:
-    """Whether a string may choose an entry: not if it is compared, is a dict's key or names an attribute."""
+    """Return whether a string may select a table entry: not if it is compared, a dict key, or an attribute name."""
     if isinstance(node, ast.Call):
         return _dotted(node.func) not in ("getattr", "hasattr", "setattr")
     return not isinstance(node, ast.Compare) and not (isinstance(node, ast.Dict) and string in node.keys)
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """A module or statement, and the statements in it, without a look into expressions."""
+    """Yield a module or statement and all statements nested in it, without entering expressions."""
     yield node
     for name in ("body", "handlers", "orelse", "finalbody", "cases"):
         for part in getattr(node, name, ()):
@@ -369,13 +370,13 @@ def _statements(node: ast.AST) -> Iterator[ast.AST]:
 
 @cache
 def _imported(tree: ast.AST, package: str) -> frozenset[tuple[str, str]]:
-    """The names that the imports in a syntax tree define, with the dotted names that they stand for."""
+    """Return the names that imports in a syntax tree define, each with the dotted name it refers to."""
     nodes = (node for node in _statements(tree) if isinstance(node, Import))
     return frozenset(pair for node in nodes for pair in imported(node, package))
 
 
 def _declared(statement: ast.stmt) -> set[str]:
-    """The names under which the decorators of a function or class may declare it: their first arguments."""
+    """Return the names under which decorators may register a function or class: their first arguments."""
     calls = (decorator for decorator in getattr(statement, "decorator_list", ()) if isinstance(decorator, ast.Call))
     firsts = (call.args[0] for call in calls if call.args)
     return {first.value for first in firsts if isinstance(first, ast.Constant) and isinstance(first.value, str)}
@@ -388,7 +389,7 @@ def _targets(statement: ast.stmt) -> list[ast.expr]:
 
 
 def _given(statement: ast.stmt) -> set[str]:
-    """Names that a statement at the top of a module gives, however deep in it."""
+    """Return the names that a top-level statement of a module defines, at any depth."""
     if isinstance(statement, _NAMED):
         return {statement.name}
     parts: Iterable[ast.AST] = _targets(statement) or [statement]
@@ -405,7 +406,7 @@ def _has_effect(statement: ast.stmt) -> bool:
 
 
 def _keyed(statement: ast.stmt, names: frozenset[str]) -> tuple[dict[str, ast.expr], list[ast.AST]]:
-    """The entries of an assigned table, and the statement's other nodes."""
+    """Return the entries of a table that the statement assigns, and its other nodes."""
     value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
     if not isinstance(value, ast.Dict):
         return {}, [statement]

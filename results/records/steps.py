@@ -1,4 +1,4 @@
-"""Files next to a trial's record: values of steps, triplets, what a pooling learnt. Parquet with checksums."""
+"""Trace files next to a trial's record: values per step, triplets, learned pooling weights (checksummed Parquet)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,17 +11,17 @@ from goalgrid.grid.groups import grouped
 from goalgrid.results.records import checksummed
 
 Leave = Callable[[str], None]
-"""Takes the message of a file next to a record that cannot be read, so that it is left out."""
+"""Takes the message about an unreadable file, which is then skipped."""
 RETRAIN = "Retrain its trial: goalgrid run GRID --force --only FILTER."
 
 
 def refuse(message: str) -> None:
-    """Leave no file out: raise a UserError."""
+    """Raise a UserError with the message, instead of skipping the file."""
     raise UserError(message)
 
 
 def write(path: Path, rows: Iterable[Mapping[str, float]]) -> None:
-    """Write a row for each step, with "epoch" and "step", or a row for each "rank"; no file where there is no row."""
+    """Write rows keyed by "epoch" and "step", or by "rank"; if there are no rows, write no file."""
     if not (steps := list(rows)):
         return
     names = dict.fromkeys(name for row in steps for name in row)
@@ -32,11 +32,11 @@ def write(path: Path, rows: Iterable[Mapping[str, float]]) -> None:
 def write_densities(
     path: Path, densities: Mapping[int, Sequence[Sequence[int]]], weights: Sequence[Sequence[float]]
 ) -> None:
-    """Write where triplets lie: a row for each epoch and bin of (s_pos, s_neg).
+    """Write the density of triplets over (s_pos, s_neg): one row per epoch and bin.
 
     Args:
-        densities: counts by epoch, s_pos by s_neg.
-        weights: what the objective gives a triplet at the middle of each bin.
+        densities: counts (s_pos by s_neg) for each epoch.
+        weights: the objective's weight of a triplet at the centre of each bin.
     """
     bins = range(len(weights))
     rows = [
@@ -47,14 +47,14 @@ def write_densities(
 
 
 def read_densities(path: Path, leave: Leave = refuse) -> tuple[dict[int, list[int]], list[float]]:
-    """Return counts by epoch and weights, bin by bin, s_pos by s_neg; empty if the trial kept none."""
+    """Return the counts by epoch, and the weights; both flattened over bins, s_neg fastest. Empty without a file."""
     columns = columns_of(path, leave)
     counts = grouped(zip(columns.get("epoch", []), columns.get("count", []), strict=True))
     return counts, columns.get("weight", [])[: len(next(iter(counts.values()), []))]
 
 
 def read(path: Path, along: str = "step", leave: Leave = refuse) -> dict[str, dict[int, float]]:
-    """Return values by name, then by step or by rank, as `along` says; empty if the trial kept none."""
+    """Return the values by name, then by step or rank (the column `along`); empty if the trial has no such file."""
     columns = columns_of(path, leave)
     steps = columns.pop(along, [])
     return {
@@ -64,9 +64,9 @@ def read(path: Path, along: str = "step", leave: Leave = refuse) -> dict[str, di
 
 
 def columns_of(path: Path, leave: Leave, what: str = "trace", again: str = RETRAIN) -> dict[str, list[Any]]:
-    """Read the columns of a file next to a record; empty without a file, or if it is unreadable and left out.
+    """Read the columns of a file next to a record; empty if there is no file, or if it is unreadable and skipped.
 
-    `what`, `again`: for the message: the kind of file, and how to make it again.
+    `what`, `again`: for the message: the kind of file, and how to recreate it.
     """
     try:
         return checksummed.read(path).to_pydict()

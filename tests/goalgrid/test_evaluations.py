@@ -99,14 +99,14 @@ def assert_told_apart(pair: Home, copy: Home, trained_pair: Home, root: Path, ve
     one, other = (folder.evaluation("few-test") for folder in copy.trials())
     shutil.copy(one, other)
     said = verb("table", "demo", "--on", "few", runs=copy)
-    assert f"the evaluation {other} is that of {one.parent.parent.name} by few-test" in said.stderr
+    assert f"the file {other} holds the evaluation of {one.parent.parent.name} by few-test" in said.stderr
     assert "1 of 2 cells are missing" in " ".join(said.stdout.split())
     FurtherEvaluation(other.parent.parent.name, "few-test", {"i2t_r1": 1.0}, "2:other").write(other)
     assert "missing evaluations: 1 by few-test" in verb("status", "demo", runs=copy).stdout
     assert "1 of 2 cells are missing" in " ".join(verb("table", "demo", "--on", "few", runs=copy).stdout.split())
     with moved_away(root):  # then nobody can tell which evaluation is of other data
         assert "missing" not in verb("status", "demo", runs=copy).stdout
-        with pytest.raises(UserError, match=r"saw different data.*`goalgrid resume GRID` evaluates"):
+        with pytest.raises(UserError, match=r"saw different data.*`goalgrid resume GRID` on a machine"):
             verb("table", "demo", "--on", "few", runs=copy)
         assert "left out: the table by few-test: trials on" in verb("report", "demo", runs=copy).stderr
     assert verb("resume", "demo", "--here", "--mlflow-uri", "", runs=copy).exit_code == 0
@@ -133,8 +133,8 @@ def test_what_a_kill_left_out_is_evaluated_by_the_next_run(
     (first,) = pair.trials_folder.glob("*/evaluations/*.parquet")
     table = verb("table", "demo", "--on", "few", "--layout", "listing", "--format", "markdown", runs=pair).stdout
     assert "1 of 2 cells are missing (--): 1 trial not evaluated by few-test" in table
-    assert "To make the missing evaluations: goalgrid resume demo." in table
-    assert "Up to 1 of 60 captions have words that no training read." in table
+    assert "To run the missing evaluations: goalgrid resume demo." in table
+    assert "Up to 1 of 60 captions contain words unseen in training." in table
     stood = first.stat().st_mtime_ns
 
     (other,) = (folder for folder in pair.trials() if folder.trial_id != first.parent.parent.name)

@@ -60,8 +60,8 @@ def test_speed_and_size_are_those_of_the_model(pair: Home, verb: Verb, tmp_path:
     assert (row["parameters"], row["parameters_learning"]) == (size, size)
     assert program["speed"]["pairs"] > 100 * program["speed"]["queries"] > 0
     shown = verb("evaluate", "--trial", trial, "--speed", runs=pair).stdout
-    assert f"{size:,} parameters, {size:,} of which learn" in shown
-    kpps = re.findall(r"([\d,]+)[.]\d thousand pairs scored a second; [\d,.]+ queries a second end to end", shown)
+    assert f"{size:,} parameters, {size:,} of them trainable" in shown
+    kpps = re.findall(r"([\d,]+)[.]\d thousand pairs scored per second; [\d,.]+ queries per second end to end", shown)
     table = verb("table", "demo", "--layout", "listing", "--metric", "kpps", "--format", "markdown", runs=pair).stdout
     last = [int(cell.replace(",", "")) for cell in re.findall(r"\| ([\d,]+) \|$", table, re.MULTILINE)]
     assert len(last) == 2  # the cells share the model, and the last measurement counts
@@ -315,7 +315,7 @@ def test_a_trial_whose_files_are_not_as_its_record_says_is_refused(
     before = path.read_bytes()
     path.write_bytes(change(before))
     assert path.read_bytes() != before
-    with pytest.raises(UserError, match=rf"{path}: not as the record of the trial says"):
+    with pytest.raises(UserError, match=rf"{path} does not match the record of the trial"):
         verb(verb_, "--trial", path.parent.name, runs=pair)
 
 
@@ -326,7 +326,7 @@ def test_weights_of_another_epoch_than_the_record_has_are_refused(pair: Home, ve
     other = {**content, "row": {**row, "val_i2t_r1": row["val_i2t_r1"] + 0.2}}
     for changed in (other, {**content, "vocabulary": "of others"}):
         checkpoints.save(folder.best_checkpoint, changed)
-        with pytest.raises(UserError, match=rf"the best checkpoint {folder.best_checkpoint}: not as the record"):
+        with pytest.raises(UserError, match=rf"the best checkpoint {folder.best_checkpoint} does not match the record"):
             verb("evaluate", "--trial", folder.trial_id, runs=pair)
 
 

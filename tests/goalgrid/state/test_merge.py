@@ -80,11 +80,14 @@ def test_a_trial_with_other_words_or_with_weights_of_another_epoch_is_refused(
     held = checkpoints.load(second.best_checkpoint, torch.device("cpu"))
     checkpoints.save(second.best_checkpoint, {**held, "row": {**held["row"], "epoch": 7}})
     found = outcomes(verb, pair, here, "--dry-run")
-    assert f"{first.vocabulary}: not as the record of the trial says; its digest is" in found["con_con"]
-    assert f"{second.best_checkpoint}: not as the record of the trial says; it holds epoch 7" in found["sig-ms_cir"]
+    assert f"{first.vocabulary} does not match the record of the trial: its digest is" in found["con_con"]
+    assert f"{second.best_checkpoint} does not match the record of the trial: it holds epoch 7" in found["sig-ms_cir"]
     checkpoints.save(second.best_checkpoint, {name: held[name] for name in held if name != "row"})
     found = outcomes(verb, pair, here, "--dry-run")
-    assert f"{second.best_checkpoint}: not as the record of the trial says; it is one to go on" in found["sig-ms_cir"]
+    assert (
+        f"{second.best_checkpoint} does not match the record of the trial: it is a checkpoint for resuming"
+        in found["sig-ms_cir"]
+    )
 
 
 def test_a_trial_whose_record_notes_more_of_its_data_is_taken(pair: Home, here: Home, verb: Verb) -> None:

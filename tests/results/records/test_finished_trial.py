@@ -22,7 +22,7 @@ def found(change: float) -> dict[str, float]:
 def test_on_its_own_machine_a_trial_has_its_numbers_and_no_others(change: float) -> None:
     TRIAL.check_numbers(RECORD, RECORD, 1000, list)
     with pytest.raises(
-        UserError, match=r"trial one: .* its files give i2t_r1 .* for 48\.70, .*trained on this machine"
+        UserError, match=r"trial one .* its files give i2t_r1 .* instead of 48\.70, .*trained on this machine"
     ):
         TRIAL.check_numbers(RECORD, found(change), 1000, list)
 
@@ -37,7 +37,7 @@ def test_on_another_machine_a_few_queries_may_differ(queries: int, change: float
     if right:
         check()
     else:
-        with pytest.raises(UserError, match="only a few queries may differ on account of threads 1 -> 2"):
+        with pytest.raises(UserError, match="only a few queries may differ because of threads 1 -> 2"):
             check()
 
 

@@ -25,4 +25,4 @@ def test_what_differs_is_named(trained: Home, tmp_path: Path, column: str, value
     record.write(changed.record, row | {column: value})
     assert differences(cells, trained, other) == ([f"{changed.trial_id}: {expected} differs"] if expected else [])
     changed.done.unlink()
-    assert differences(cells, trained, other) == [f"{changed.trial_id}: done in one run only"]
+    assert differences(cells, trained, other) == [f"{changed.trial_id}: done in only one of the runs"]

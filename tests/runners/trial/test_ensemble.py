@@ -189,8 +189,8 @@ def resized(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("name", "change", "said"), [
-    ("vocabulary.json", flipped, r"the vocabulary .*{id}/vocabulary.json: not as the record of the trial says; its"),
-    ("settings.json", resized, r"the settings .*{id}/settings.json: not as the record .* differ in model.image.size\."),
+    ("vocabulary.json", flipped, r"the vocabulary .*{id}/vocabulary.json does not match the record of the trial: its"),
+    ("settings.json", resized, r"the settings .*{id}/settings.json does not match the record .* differ: model.image.size\."),
 ])  # fmt: skip
 def test_a_member_whose_files_were_changed_is_told(
     runs: Path, machine: Machine, name: str, change: Callable[[bytes], bytes], said: str
@@ -210,7 +210,7 @@ def test_a_changed_member_fails_the_ensemble_and_no_record_is_written(runs: Path
     remove(both)
     failed = goalgrid("resume", "pair", "--here", "--mlflow-uri", "", runs=runs)
     assert failed.returncode == 4
-    assert f"{words.trial_id}/vocabulary.json: not as the record of the trial says" in failed.stderr
+    assert f"{words.trial_id}/vocabulary.json does not match the record of the trial" in failed.stderr
     assert not both.record.exists()
     both.error.unlink()
     for path, content in files.items():
@@ -236,7 +236,7 @@ def test_a_member_of_an_earlier_version_is_compared_by_its_numbers(
     words = json.loads(folder.vocabulary.read_text())
     folder.vocabulary.write_text(json.dumps([*words[:2], *words[:1:-1]]))
     with pytest.raises(
-        UserError, match=rf"trial {folder.trial_id}: .*its files give .*rsum [\d.]+ for {row['val_rsum']:.2f}"
+        UserError, match=rf"trial {folder.trial_id} .*its files give .*rsum [\d.]+ instead of {row['val_rsum']:.2f}"
     ):
         Ensemble.load([folder], machine, lambda: None).evaluate("val")
 
