@@ -1,1 +1,1 @@
-"""What the four papers report, number by number, as printed: a TOML file for every table."""
+"""The results that the four papers report, as printed: one TOML file per table."""

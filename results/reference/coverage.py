@@ -1,4 +1,4 @@
-"""What grids train of the papers' tables, known before any training: numbers, rows, and how these differ."""
+"""Finds, before any training, which numbers and rows of the papers' tables grids fill, and how the training differs."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ Place = tuple[str, str | None, str | None]
 
 
 class Gap(NamedTuple):
-    """Why a grid will not measure a number of a table, and the name of what is missing, if it has one here."""
+    """Why a grid does not measure a number of a table, and the name of the missing setting or metric, if any."""
 
     why: str
     name: str = ""
@@ -28,38 +28,38 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True)
 class Coverage:
-    """A table of a paper: the numbers that a grid fills, and the numbers that it lacks."""
+    """Coverage of a paper's table by a grid: the numbers that the grid fills, and those that it lacks."""
 
     name: str
     filled: tuple[Result, ...]
     lacking: tuple[tuple[Result, Gap], ...]
     changed: tuple[str, ...]
-    """Settings of cells that fill the table, that `changes` names."""
+    """Settings of the cells used in which they differ from the published ones (see `changes`)."""
 
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A row of a paper's table, with our recipes and objectives where the table's file names them."""
+    """A row of a paper's table, with the matching recipes and objectives here if the table's file names them."""
 
     table: str
     block: str
     label: str
     grids: tuple[str, ...]
-    """The grid of the table, if its cells fill all numbers of the row that are measured here."""
+    """Grids whose cells fill all numbers of the row that can be measured here."""
     recipes: tuple[str, ...]
     objectives: tuple[str, ...]
     quoted: str
-    """Source of the paper's numbers; empty: it trained them itself."""
+    """Source that the paper quotes the numbers from; empty: the paper's own experiments."""
     why: str
     """Why no grid fills the row."""
     differs: tuple[str, ...]
-    """How the training here differs from the source of the numbers, as far as we know."""
+    """Known differences between the training here and that of the numbers' source."""
     origin: str
-    """One of `ORIGINS`: a row that a grid trains counts as trainable, even if the paper quotes it."""
+    """One of `ORIGINS`; a row that a grid trains is trainable even if the paper quotes it."""
 
 
 def check_names(grid: Grid) -> None:
-    """Raise a UserError that names every table of a grid that does not exist."""
+    """Raise a UserError if the grid names tables that do not exist; it lists all of them."""
     hint = "All with what they show: goalgrid table --reference."
     problems = [
         unknown("table", name, table_names(), where=f"in tables[{place}]", hint=hint)
@@ -71,9 +71,9 @@ def check_names(grid: Grid) -> None:
 
 
 def coverage(name: str, cells: Sequence[Cell]) -> Coverage:
-    """Return the numbers of a table that these cells will fill once they are trained, by any protocol they have.
+    """Return which numbers of a table these cells will fill once trained, for any protocol of their data sets.
 
-    A cell fills a number if it has the data set, recipe and objective that the table's file gives for the row.
+    A cell fills a number if it has the data set, recipe and objective given in the table's file.
     """
     printed = [result for result in results_of(name) if not math.isnan(result.value.mean)]
     gaps = [(result, gap(result, cells)) for result in printed]
@@ -89,7 +89,7 @@ def place_of(where: Cell | Result) -> Place:
 
 
 def gap(result: Result, cells: Sequence[Cell]) -> Gap | None:
-    """Return why no cell will have this number; None if a cell will have it."""
+    """Return why none of the cells measures this number; None if one does."""
     if result.line.not_possible:
         return Gap(result.line.not_possible)
     if result.recipe is None:
@@ -109,7 +109,7 @@ def gap(result: Result, cells: Sequence[Cell]) -> Gap | None:
 
 
 def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Iterator[PaperRow]:
-    """Yield the rows of a table in order, matched with those of these grids that name the table."""
+    """Yield the rows of a table in order, matched with the grids that list the table in `tables`."""
     naming = [(grid.name, cells) for grid, cells in grids if name in grid.tables]
     for results in paper_table(name).rows(name):
         first, line = results[0], results[0].line

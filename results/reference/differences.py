@@ -1,7 +1,7 @@
-"""How a training here differs from the source of a paper's numbers: settings, substitutes, readings, words, validation.
+"""Describes how training here differs from the source of a paper's numbers, e.g. in settings, words or validation.
 
-What a source trained with are the settings of the recipe, of the objective and of the whole data set, but for what
-`sources.toml` says of it.
+A source is assumed to use the settings of the recipe, the objective's defaults and the whole data set, except for
+deviations listed in `sources.toml`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,14 +21,14 @@ from goalgrid.results.reference.reading import Result
 VARIANT, VALIDATION = "objective.variant", "dataset.val_images"
 WORDS = ("dataset.words", "dataset.vocabulary")
 APART = (VALIDATION, *WORDS)
-"""Settings of which a sentence of its own speaks."""
+"""Settings that are described by separate sentences."""
 ANY = ("*",)
 
 
 class Source(Settings):
-    """Settings that the source of some numbers trained with, or leaves open, if no recipe has them.
+    """Settings of a published experiment that differ from the recipe, and points that the publication leaves open.
 
-    It is about the trainings that fit its patterns, as in file names.
+    Applies to the experiments that match all of its patterns (wildcards as in file names).
     """
 
     paper: tuple[str, ...] = ANY
@@ -36,12 +36,13 @@ class Source(Settings):
     recipe: tuple[str, ...] = ANY
     objective: tuple[str, ...] = ANY
     variant: Literal["", "paper", "released"] = ""
-    """The variant of the objective that its readings are of; empty: both."""
+    """The variant of the objective that `readings` apply to; empty: both."""
     where: str = ""
-    """Who has the settings."""
+    """Where the settings are published."""
     set: dict[str, Any] = {}
-    """Settings by dotted name."""
+    """Published settings by dotted name."""
     readings: tuple[str, ...] = ()
+    """How we interpret points that the publication leaves open."""
 
     def is_about(self, paper: str, cell: Cell) -> bool:
         names = [(paper, self.paper), (cell.dataset, self.dataset)]
@@ -55,9 +56,11 @@ def sources() -> tuple[Source, ...]:
 
 
 def differences(results: Sequence[Result], cells: Sequence[Cell]) -> tuple[str, ...]:
-    """List how cells that fill a row differ from its source, in short phrases, the most telling first.
+    """List how the cells that fill a row differ from the row's source, in short phrases, the most important first.
 
-    Cells of one grid that share their swept values.
+    Args:
+        results: the numbers of the row.
+        cells: cells of one grid with equal swept values.
     """
     paper = results[0].name.partition("-")[0]
     trained = _trained(results, cells)
@@ -73,13 +76,13 @@ def differences(results: Sequence[Result], cells: Sequence[Cell]) -> tuple[str, 
 
 
 def common(rows: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """Return the phrases that all of several rows have; of a single row none."""
+    """Return the phrases that all rows have in common; none for a single row."""
     first, *others = [*rows] or [()]
     return tuple(phrase for phrase in first if others and all(phrase in other for other in others))
 
 
 def _trained(results: Iterable[Result], cells: Iterable[Cell]) -> list[Cell]:
-    """The cells of the models of a row: of an ensemble its members, and what a recipe starts from."""
+    """Return the trained cells behind a row, including an ensemble's members and the recipes that others start from."""
     models = {
         (result.dataset, model, result.objective)
         for result in results
@@ -91,7 +94,7 @@ def _trained(results: Iterable[Result], cells: Iterable[Cell]) -> list[Cell]:
 
 
 def _rankers(trained: Iterable[Cell], cells: Iterable[Cell]) -> list[Cell]:
-    """The cells that rank the training split for others."""
+    """Return the cells that rank the training split for other cells."""
     named = {trial.ranker for cell in trained for trial in cell.trials} - {""}
     return [cell for cell in cells if any(trial.id in named for trial in cell.trials)]
 
@@ -105,7 +108,7 @@ def _has_variant(source: Source, cell: Cell) -> bool:
 
 
 def _settings(paper: str, cells: Sequence[Cell]) -> Iterator[str]:
-    """`epochs 30 in place of 15, learning rate 0.0005 in place of 0.0002`: of data sets that differ in it, each."""
+    """Yield a phrase such as `epochs 30 in place of 15`; one per data set if the data sets differ in it."""
     of_dataset = {name: [_changed(paper, c) for c in cells if c.dataset == name] for name in _datasets(cells)}
     texts = {name: difference_text(changed) for name, changed in of_dataset.items()}
     if len(set(texts.values())) == 1:
@@ -123,7 +126,7 @@ def _datasets(cells: Iterable[Cell]) -> dict[str, None]:
 
 
 def _changed(paper: str, cell: Cell) -> Differing:
-    """The settings of a cell that its source has otherwise."""
+    """Return the settings in which a cell differs from its source, each with both values."""
     published = {name: value for source in _about(paper, cell) for name, value in source.set.items()}
     variant = published.pop(VARIANT, "paper")
     ours, theirs = sections(cell), of_recipe(cell, variant)
@@ -136,7 +139,7 @@ def _changed(paper: str, cell: Cell) -> Differing:
 
 
 def _words(cell: Cell) -> str:
-    """The words of captions, where they are others than those of the published setting."""
+    """Return a phrase on tokenisation and vocabulary if they differ from the published ones; else empty."""
     recipe, shared = cell.origin, cell.trials[0].shared
     if not recipe.words or not all(model.text.tokenizer is None for model in (recipe.model, shared.model)):
         return ""
@@ -146,7 +149,7 @@ def _words(cell: Cell) -> str:
 
 
 def _validation(paper: str, cell: Cell) -> str:
-    """How many images choose the checkpoint, where the source has another number."""
+    """Return a phrase on the number of validation images if the source used another number; else empty."""
     shared, data = cell.trials[0].shared, catalog.described(cell.dataset)
     naming = [source for source in _about(paper, cell) if VALIDATION in source.set]
     if not (naming and shared.train.epochs and shared.train.selection != "last" and "val" in data.splits):

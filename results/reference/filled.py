@@ -1,4 +1,4 @@
-"""A paper's table, filled with the scores of finished trials, of whichever grids these are."""
+"""Fills a paper's table with the scores of finished trials from any grids."""
 
 import json
 import math
@@ -22,15 +22,15 @@ from goalgrid.results.reference.reading import Paper, Printed, cell_of, paper_ta
 
 QUOTED = "‡"
 OIPS = "oips"
-"""VSE+2AD's operating items a second, as multiples of the slowest row's."""
+"""VSE+2AD's operating items per second (#OIPs), as a multiple of the slowest row's."""
 LISTED = 6
-APART = "A grid no longer counts once its folder is moved out of grids/ in the runs folder."
+APART = "To exclude a grid, move its folder out of grids/ in the runs folder."
 
 GridCells = tuple[Grid, Sequence[Cell]]
 
 
 class Quoted(Printed):
-    """A number of the paper where no trial here can have one."""
+    """A number quoted from the paper, for a cell that no trial here can fill."""
 
     @property
     def text(self) -> str:
@@ -45,7 +45,7 @@ class Candidate:
     cell: Cell
     cells: Sequence[Cell]
     settings: str
-    """The id that its trial has with seed 0: equal for cells that differ in their seeds alone."""
+    """Trial id of the cell with seed 0; equal for cells that differ only in their seeds."""
 
     def done(self, scores: Scores) -> list[str]:
         return [trial.id for trial in self.cell.trials if trial.id in scores.rows]
@@ -53,23 +53,23 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Filled(Paper):
-    """The rows of the paper with our scores. The cell of a row has no trials; `ours` has them."""
+    """A paper's rows with our scores. The cells in `rows` have no trials; `ours` maps them to cells with trials."""
 
     scores: Scores
     ours: Mapping[Cell, Cell]
     trained: frozenset[Cell]
-    """Rows that shipped grids train: if their trials are missing, they have no number."""
+    """Rows that shipped grids train; if their trials are missing, they show no number."""
     differs: Mapping[Cell, tuple[str, ...]]
-    """How the training of a row differs from the source of the paper's numbers, or why the row is undecided."""
+    """How a row's training differs from the source of the paper's numbers, or why the row is undecided."""
     undecided: frozenset[Cell]
-    """Rows without a score since trials with different settings could fill them."""
+    """Rows without a score because trials with different settings could fill them."""
     untrained: int
-    """Trials that `goalgrid run --paper` trains: those of the table's first shipped grid that are not done."""
+    """Number of unfinished trials of the table's first shipped grid, which `goalgrid run --paper` trains."""
     quoting: bool = True
-    """Whether to show the paper's numbers that no trial here can have."""
+    """Whether to show the paper's numbers for cells that no trial here can fill."""
 
     def of(self, cell: Cell, metric: str) -> TableValue:
-        """Return our score by the protocol of the printed number; else the printed number, marked as quoted."""
+        """Return our score for the printed number's protocol; if there is none, the printed number marked as quoted."""
         result, ours = self.rows[cell][metric], self.ours.get(cell)
         if metric == OIPS and cell in self._multiples:
             return self._multiples[cell]
@@ -85,7 +85,7 @@ class Filled(Paper):
 
     @cached_property
     def _multiples(self) -> dict[Cell, Multiple]:
-        """Queries a second of each row over those of the slowest; empty unless one device measured them all."""
+        """Queries per second of each row, relative to the slowest; empty unless all were measured on one device."""
         rows = [cell for cell, row in self.rows.items() if OIPS in row and row[OIPS].value.text != "--"]
         speeds = {cell: self.scores.of_model(self.ours[cell], "queries") for cell in rows if cell in self.ours}
         whole = rows and len(speeds) == len(rows) and not any(math.isnan(speed.value) for speed in speeds.values())
@@ -96,20 +96,20 @@ class Filled(Paper):
 
     @property
     def speed_note(self) -> str:
-        """Note on the speeds and the devices that measured them; empty: none is shown."""
+        """Note on the speeds and their device; empty if no speeds are shown."""
         if not self._multiples or not self.scores.models:
             return ""
-        return f"#OIPs: queries answered a second over those of the slowest row, on {self.scores.models.devices[0]}."
+        return f"#OIPs: queries answered per second, relative to the slowest row, on {self.scores.models.devices[0]}."
 
     @property
     def values(self) -> list[TableValue]:
-        """Return the values in the places of the paper's numbers."""
+        """The values shown in place of the paper's numbers."""
         numbers = ((cell, result) for cell, row in self.rows.items() for result in row.values())
         return [self.of(cell, result.metric) for cell, result in numbers if result.value.text != "--"]
 
     @property
     def measured(self) -> list[Score]:
-        """Our values among them, also those whose trials are missing."""
+        """Our scores among `values`, including those whose trials are missing."""
         return [value for value in self.values if isinstance(value, Score) and value.expected]
 
     @property
@@ -120,14 +120,22 @@ class Filled(Paper):
 def fill(
     name: str, shipped: Sequence[GridCells], saved: Sequence[GridCells], home: Home, now: provenance.Now, leave: Leave
 ) -> Filled:
-    """Fill the table with our scores: of the cells that have a row's data set, recipe and objective.
+    """Fill a paper's table with our scores, from cells that match a row's data set, recipe and objective.
 
-    Cells that differ in their seeds alone are one. Of cells with other differences, the one of the shipped grid that
-    trains the row counts, else the one with the recipe's settings; if neither decides, the row has no score, and a note
-    says why. Trials of other code count only if all trials of a cell are. `leave` takes messages about what is left
-    out.
+    Cells that differ only in their seeds are merged. If several cells match, the one from the shipped grid that trains
+    the row is used, else the one with the recipe's own settings; if neither decides, the row has no score and a note
+    gives the reason. Trials with older code are used only if all trials of a cell have older code.
 
-    UserError: trials of one data set saw different data.
+    Args:
+        name: name of the table.
+        shipped: shipped grids that name the table, with their cells.
+        saved: grids in the runs folder, with their cells.
+        home: the runs folder.
+        now: current code and data fingerprints.
+        leave: takes messages about trials and rows that are left out.
+
+    Raises:
+        UserError: no table has this name, or trials of one data set saw different data.
     """
     paper = Paper.read(name)
     every_row = zip(paper_rows(name, shipped), paper_table(name).rows(name), strict=True)
@@ -170,9 +178,9 @@ def fill(
 
 
 def _candidates(grid: Grid, cells: Sequence[Cell], places: set[Place]) -> list[Candidate]:
-    """Return the cells of a grid that belong to some row; not its published checkpoints, which come last.
+    """Return the trained cells of a grid that match some row; published checkpoints are excluded.
 
-    No cell that chose settings for itself: the papers print none.
+    A grid with [select] has no candidates: the papers report no cells with settings chosen by validation.
     """
     if grid.select or places.isdisjoint(map(place_of, cells)):
         return []
@@ -182,7 +190,7 @@ def _candidates(grid: Grid, cells: Sequence[Cell], places: set[Place]) -> list[C
 
 
 def _of_one_code(scores: Scores, candidates: Iterable[Candidate]) -> Scores:
-    """Without the trials of other code that share a cell with trials of the code of now."""
+    """Return the scores without trials of older code whose cell also has trials of the current code."""
     groups = grouped((candidate.settings, trial_id) for candidate in candidates for trial_id in candidate.done(scores))
     remarks = scores.code_differs(candidate.cell for candidate in candidates)
     other = {trial_id for trial_id, remark in remarks.items() if remark}
@@ -192,9 +200,10 @@ def _of_one_code(scores: Scores, candidates: Iterable[Candidate]) -> Scores:
 
 
 def _fitting(shipped: Sequence[Candidate], others: Sequence[Candidate], scores: Scores) -> Sequence[Candidate]:
-    """The candidate whose trials fill a row, with the finished trials of all that have its settings; or none.
+    """Return the candidate that fills a row, merged with all finished trials with the same settings.
 
-    Those of the shipped grids that train the row are `shipped`. Several candidates: none comes before the others.
+    Empty if there is none; several candidates if none takes precedence. `shipped`: candidates from the shipped grids
+    that train the row.
     """
     by_settings: dict[str, Candidate] = {}
     for candidate in (*shipped, *others):
@@ -209,12 +218,12 @@ def _fitting(shipped: Sequence[Candidate], others: Sequence[Candidate], scores: 
 
 
 def _changed(candidate: Candidate, other: Candidate) -> str:
-    """`epochs 2 in place of 30`: in what it differs from another candidate."""
+    """Describe how a candidate differs from another, e.g. `epochs 2 in place of 30`."""
     return difference_text([differing(candidate.cell, other.cell)]) or "settings of the trials that it starts from"
 
 
 def _odd_splits(seen: provenance.Rows, trials: Iterable[str]) -> Iterator[str]:
-    """How the splits that trials saw differ in size from the official ones, as their records say."""
+    """Yield how the recorded split sizes of trials differ from the official ones."""
     for row in (seen[trial_id] for trial_id in trials if trial_id in seen):
         for split, size in json.loads(row["environment"]).get("splits", {}).items():
             if odd := catalog.odd_size(row["dataset"], split, *size):
@@ -222,7 +231,7 @@ def _odd_splits(seen: provenance.Rows, trials: Iterable[str]) -> Iterator[str]:
 
 
 def _left_out(filled: Filled, candidates: Iterable[Candidate]) -> dict[str, dict[str, None]]:
-    """Ids of trials that are done and not shown, by reason."""
+    """Return the ids of finished trials that are not shown, by reason."""
     scores, others = filled.scores, (provenance.OTHER_DATA, provenance.OTHER_CODE)
     ids = dict.fromkeys(trial.id for candidate in candidates for trial in candidate.cell.trials)
     absent = [(scores.absent.get(trial_id, ""), trial_id, None) for trial_id in ids]

@@ -1,4 +1,4 @@
-"""A grid's cells and the papers' numbers for the same data set, protocol, recipe, objective and metric."""
+"""Matches a grid's cells with the papers' numbers for the same data set, protocol, recipe, objective and metric."""
 
 import math
 import re
@@ -20,9 +20,9 @@ from goalgrid.results.reference.reading import Printed, Result, all_results, tab
 ResultKey = tuple[str, str, str, str, str]
 """Data set, protocol, recipe, objective, metric."""
 NEAR = 3
-"""Reported recipes and protocols that an error spells out."""
+"""Number of reported results that an error message lists."""
 Differing = dict[str, tuple[object, object]]
-"""Values of settings of a cell, and what another has in their place, by dotted name."""
+"""Settings that differ between two cells, by dotted name: the first cell's value, then the other's."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,19 @@ class Difference(TableValue):
 
     @property
     def mean(self) -> float:
-        """NaN if either has no number."""
+        """Difference of the means; NaN if either is missing."""
         return self.ours.mean - self.theirs.mean
 
     @property
     def error(self) -> float:
-        """sqrt(s1^2 / n1 + s2^2 / n2); NaN if either has a single run, or no spread."""
+        """sqrt(s1^2 / n1 + s2^2 / n2); NaN if we have a single run, or the paper gives no spread or number of runs."""
         if self.ours.n < 2 or math.isnan(self.theirs.std) or not self.theirs.n:
             return math.nan
         return math.sqrt(self.ours.std**2 / self.ours.n + self.theirs.std**2 / self.theirs.n)
 
     @property
     def text(self) -> str:
-        """`+0.3 ± 0.4`; without ± if the error is unknown.
+        """Difference ± standard error, e.g. `+0.3 ± 0.4`; no ± if the error is unknown.
 
         >>> Difference(Score((63.0, 64.0), expected=2), Printed("63.1±0.2", n=3)).text
         '+0.4 ± 0.5'
@@ -58,11 +58,10 @@ class Difference(TableValue):
 
     @property
     def verdict(self) -> str:
-        """`above` or `below`: beyond what seeds explain at 5 %; `within`; empty where the spread of ours is unknown, or
-        the printed number is doubted.
+        """Verdict at the 5 % level: `above`, `below` or `within`; empty if our spread is unknown or the number doubted.
 
-        By Welch's test. A number that a paper prints without a spread counts as one more run of ours: the prediction
-        interval t(0.975, n - 1) s sqrt(1 + 1 / n).
+        Welch's test is used. If the paper prints no spread, its number is treated as one further run of ours and
+        compared with the prediction interval t(0.975, n - 1) s sqrt(1 + 1 / n).
         """
         from goalgrid.results.statistics.significance import Sample, t_interval, welch  # imports scipy
 
@@ -83,15 +82,15 @@ class Match:
     """The numbers that papers report for a grid's cells."""
 
     results: dict[ResultKey, list[Result]]
-    """The number that counts comes first, then what other tables print for the same cell."""
+    """Per cell and metric: first the number to use, then those that other tables print."""
     scores: Scores
 
     def of(self, cell: Cell, metric: str) -> Result | None:
-        """Return the number that the paper has for this cell, if any."""
+        """Return the papers' number for this cell; None if there is none."""
         return next(iter(self._printed(cell, metric)), None)
 
     def notes(self, cell: Cell, metric: str) -> str:
-        """Return what a reader must know of the paper's number: a doubt, and values of other tables; mostly empty."""
+        """Return caveats on the papers' number: doubts, and different values in other tables; empty if none."""
         if not (first := self.of(cell, metric)):
             return ""
         every = self._printed(cell, metric)
@@ -104,16 +103,16 @@ class Match:
 
     @property
     def sources(self) -> list[str]:
-        """Names of the tables, in the papers' order."""
+        """Names of the tables used, in the papers' order."""
         used = {first.name for first, *_ in self.results.values()}
         return [name for name in table_names() if name in used]
 
 
 def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> Match:
-    """Find the papers' numbers for these cells and metrics, if any.
+    """Find the papers' numbers for these cells and metrics.
 
-    Of several tables that print a number, a table without doubts comes first, then one of means, then the table with
-    most numbers of these cells.
+    If several tables print a number, numbers without known faults take precedence, then those with a standard
+    deviation, then those from the table with the most numbers for these cells.
     """
     keys = {(*_names(cell, scores), metric) for cell in cells for metric in metrics}
     candidates = [(key, result) for result in all_results() if (key := _key(result)) in keys]
@@ -127,15 +126,16 @@ def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> M
 
 
 def changes(cells: Sequence[Cell]) -> list[str]:
-    """Return the dotted names of settings in which a trained cell leaves what is published, by `differing`."""
+    """Return the dotted names of all settings in which trained cells differ from the published ones (`differing`)."""
     return list(dict.fromkeys(name for cell in cells if not cell.published for name in differing(cell)))
 
 
 def differing(cell: Cell, other: Cell | None = None) -> Differing:
-    """Return how a cell differs from another, else from its recipe, its objective's defaults and the whole data.
+    """Return the settings in which a cell differs from another cell; default: from the published settings.
 
-    By dotted name: the cell's value, then the other. The recipe leaves open which images validate, where captions are
-    cut, and the words and their file if it has words of its own.
+    Published settings are those of the cell's recipe, its objective's defaults and the whole data set. Not compared
+    with them are the choice of validation images, the maximum caption length and, for recipes that define their own
+    words, tokenisation and vocabulary.
     """
     if other:
         return differing_values(sections(cell), sections(other))
@@ -147,7 +147,7 @@ def differing(cell: Cell, other: Cell | None = None) -> Differing:
 
 
 def of_recipe(cell: Cell, variant: str) -> dict[str, dict[str, Any]]:
-    """Return the settings of the cell's recipe, its objective by a variant and the whole data set, in sections."""
+    """Return the published settings by section: the cell's recipe, its objective's `variant` and the whole data set."""
     recipe, shared = cell.origin, cell.trials[0].shared
     dataset = shared.dataset
     return {
@@ -159,14 +159,14 @@ def of_recipe(cell: Cell, variant: str) -> dict[str, dict[str, Any]]:
 
 
 def differing_values(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Differing:
-    """Return both values where they differ, without settings of another choice, such as another encoder's."""
+    """Return the differing settings with both values; if e.g. the encoder differs, not its dependent settings."""
     differences, shared = syntax.differing(ours, theirs), syntax.flat(ours).keys() & syntax.flat(theirs).keys()
     chosen = {name.rpartition(".")[0] for name in differences if name.rpartition(".")[2] in CHOICES}
     return {n: pair for n, pair in differences.items() if n in shared or n.rpartition(".")[0] not in chosen}
 
 
 def difference_text(cells: Iterable[Differing]) -> str:
-    """Write `epochs 30 in place of 15, decay every 15 in place of 30 and 20`; empty if the cells are equal."""
+    """Describe differences, e.g. `epochs 30 in place of 15, decay every 15 in place of 30 and 20`; empty if none."""
     values = groups.grouped(chain.from_iterable(cell.items() for cell in cells)).items()
     sides = ((name, [dict.fromkeys(map(setting_text, side)) for side in zip(*of, strict=True)]) for name, of in values)
     return ", ".join(
@@ -175,7 +175,7 @@ def difference_text(cells: Iterable[Differing]) -> str:
 
 
 def _plain(name: str) -> str:
-    """`train.lr` as `learning rate`, `model.text.word_dim` as `text word dim`."""
+    """Return a setting's name in plain words, e.g. `learning rate` for `train.lr`."""
     words = name.partition(".")[2].replace(".", " ").replace("_", " ")
     return re.sub(r"\blr\b", "learning rate", words)
 
@@ -198,7 +198,7 @@ def _key(result: Result) -> ResultKey | None:
 
 
 def nothing_reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> str:
-    """Build the error that says what the grid has, what papers report that is nearest to it, and what to do."""
+    """Return the error message for a grid without reported numbers: its cells, the nearest reported ones, a hint."""
     ours = dict.fromkeys(f"{cell.recipe} on {cell.dataset} by {scores.protocol_of(cell)}" for cell in cells)
     keys = [key for result in all_results() if (key := _key(result))]
     recipes = {cell.recipe for cell in cells}
@@ -208,6 +208,6 @@ def nothing_reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[st
     more = f"; and {len(known) - NEAR} more" if len(known) > NEAR else ""
     nearest = f"Reported: {'; '.join(known[:NEAR])}{more}. " if known else ""
     return (
-        f"no paper reports {' or '.join(metrics)} of this grid's cells ({', '.join(ours)}). "
+        f"no paper reports {' or '.join(metrics)} for this grid's cells ({', '.join(ours)}). "
         f"{nearest}All reported tables: goalgrid table --reference."
     )

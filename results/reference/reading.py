@@ -1,4 +1,4 @@
-"""The papers' tables as printed: the TOML files of this folder, typed, and a table as a source of values."""
+"""Reads the papers' tables as printed from this folder's TOML files, and provides them as table values."""
 
 import math
 import re
@@ -16,7 +16,7 @@ from goalgrid.results.records.scores import TableValue
 from goalgrid.results.tables.legend import Legend, Sentence
 
 PAPERS = ("goal", "selhn", "unified", "2ad")
-"""Names of the papers; the name of a table begins with its paper's."""
+"""Names of the papers; table names begin with the paper's name."""
 
 _FOLDER = "goalgrid.results.reference"
 
@@ -31,9 +31,9 @@ class Printed(TableValue):
 
     printed: str
     n: int | None = None
-    """Number of runs that the mean is over; None: the paper does not say."""
+    """Number of runs that the mean is over; None if the paper does not say."""
     doubt: str = ""
-    """Why the number is not what it claims to be; empty: nothing is known against it."""
+    """Why the number is doubtful; empty if there is no known fault."""
 
     @cached_property
     def _numbers(self) -> tuple[float, ...]:
@@ -41,12 +41,12 @@ class Printed(TableValue):
 
     @property
     def mean(self) -> float:
-        """NaN if the paper has no number."""
+        """The printed mean; NaN if the paper has no number."""
         return self._numbers[0] if self._numbers else math.nan
 
     @property
     def std(self) -> float:
-        """NaN if the paper has no standard deviation."""
+        """The printed standard deviation; NaN if the paper has none."""
         return self._numbers[1] if len(self._numbers) > 1 else math.nan
 
     @property
@@ -55,36 +55,36 @@ class Printed(TableValue):
 
     @property
     def shown(self) -> float:
-        """The number as printed: papers have rounded it already."""
+        """The number as printed (already rounded by the paper)."""
         return self.mean
 
     @property
     def text(self) -> str:
-        """The printed digits, with spaces around ± as in our tables."""
+        """The printed text, with spaces around ± as in our tables; `--` for no value."""
         return "--" if self.printed == "-" else self.printed.replace("±", " ± ")
 
     def tidy(self) -> dict[str, object]:
-        """Return runs, mean and standard deviation, as far as the paper gives them."""
+        """Return number of runs, mean and standard deviation; NaN or None if the paper does not give them."""
         return {"n": self.n, "mean": self.mean, "std": self.std, "text": self.text}
 
 
 @dataclass(frozen=True)
 class Result:
-    """A printed number, with the row and column in the paper, and the recipe and objective that it belongs to here."""
+    """A printed number with its row and column in the paper, and the matching recipe and objective here."""
 
     name: str
-    """Name of the table: `goal-table3-coco`."""
+    """Name of the table, e.g. `goal-table3-coco`."""
     block: str
-    """The title above its rows; empty without a title."""
+    """Title above the block of rows; empty if there is none."""
     model: str
     loss: str
-    """The loss as the paper prints it; empty if the model's name includes it."""
+    """The loss as printed; empty if the model's name includes it."""
     dataset: str
     protocol: str
     metric: str
     recipe: str | None
     objective: str | None
-    """Ours, where we have them."""
+    """Recipe and objective here; None if there is no match."""
     value: Printed
     line: "Line"
     """The row of the number."""
@@ -95,54 +95,56 @@ class Result:
 
     @property
     def label(self) -> str:
-        """The row's name: `VSE (FC), L_Triplet`, `BFAN* + L_Unified`."""
+        """Label of the row, e.g. `VSE (FC), L_Triplet` or `BFAN* + L_Unified`."""
         joint = "" if not self.loss else " " if self.loss.startswith("+") else ", "
         return f"{self.model}{joint}{self.loss}"
 
     @property
     def name_in_row(self) -> str:
-        """The row's name where model and loss are one column: `BFAN* + L_Unified`."""
+        """Label of the row if model and loss share one column, e.g. `BFAN* + L_Unified`."""
         return f"{self.model} {self.loss}".strip()
 
 
 class PrintedColumns(Settings):
-    """Neighbouring columns of a data set, in the printed order; in GOAL's matrices a column is METRIC:TRIPLET."""
+    """Adjacent columns of one data set, in printed order; in GOAL's matrices a column is METRIC:TRIPLET."""
 
     title: str = ""
-    """Text above them; empty: none."""
+    """Heading above the columns; empty if there is none."""
     dataset: str
     protocol: str
     columns: str
 
 
 class Remark(Settings):
-    """Remark on some numbers of a table; rows, data set and metric are patterns as in file names."""
+    """A remark on numbers of a table, selected by wildcard patterns for row, data set and metric."""
 
     text: str
     rows: str = "*"
-    """Pattern of the block's title, the model and the loss."""
+    """Pattern for the block title, model and loss, joined by spaces."""
     dataset: str = "*"
     metric: str = "*"
 
 
 class Line(Settings):
-    """A row as printed; `pair` is the row of a GOAL matrix."""
+    """A row as printed; `pair` is the pair weight of a row in GOAL's matrix."""
 
     model: str | None = None
     loss: str = ""
     pair: str | None = None
     words: tuple[str, ...] = ()
-    """Its texts in the columns of words, an empty one for its model and loss; none: these everywhere."""
+    """Texts in the text columns, an empty one stands for model and loss; default: model and loss in all of them."""
     recipe: str | dict[str, str] | None = None
-    """Ours; a table where the data sets, by which it names the recipes, have one each."""
+    """The matching recipe here, or one per data set, by the data set's name."""
     objective: str | None = None
+    """The matching objective here."""
     quoted: str = ""
-    """Source of the paper's numbers, in its words; empty: it trained them itself."""
+    """Source that the paper quotes the numbers from, as worded there; empty: the paper's own experiments."""
     not_possible: str = ""
-    """Why no grid here trains the row, said wherever it bears a name that something shipped has."""
+    """Why no grid here trains the row; given if the row's model or loss has the name of a shipped one."""
     runs: int | None = None
+    """Number of runs of this row; default: the table's."""
     values: str | tuple[str, ...]
-    """Values separated by spaces, or a list of values if they contain spaces."""
+    """Values separated by spaces, or a list if values contain spaces."""
 
     @property
     def cells(self) -> list[str]:
@@ -150,68 +152,68 @@ class Line(Settings):
 
 
 class Lines(Settings):
-    """Rows under a title."""
+    """A block of rows under a title."""
 
     title: str = ""
     model: str = ""
     recipe: str | None = None
     dataset: str | None = None
     protocol: str | None = None
-    """The data set and the protocol of these rows, if they are not the columns'."""
+    """Data set and protocol of these rows, if they differ from the columns'."""
     rows: tuple[Line, ...]
 
 
 class PaperTable(Settings):
-    """The content of a file."""
+    """A paper's table: the content of one TOML file."""
 
     paper: str
     table: str
     title: str
     legend: str = ""
-    """Meaning of its signs and words, whoever's numbers it shows."""
+    """Meaning of the table's signs and terms, for printed numbers and for ours."""
     note: str = ""
-    """Note for readers of the printed numbers."""
+    """Note on the printed numbers only."""
     layout: str
-    """The layout here that is nearest to the paper's."""
+    """The layout here that is closest to the paper's."""
     words: tuple[str, ...] = ("Method",)
-    """The titles of the columns of words: `Model` and `Loss` hold the row's, any other both."""
+    """Titles of the text columns: `Model` and `Loss` show the row's model and loss, any other title shows both."""
     words_title: str = ""
-    """Text above these titles; empty: none."""
+    """Heading above these titles; empty if there is none."""
     i2t: str = "Image-to-Text"
     t2i: str = "Text-to-Image"
-    """The paper's names of the directions."""
+    """The paper's names for the two directions."""
     bests: str = ""
-    """The column of words by whose texts the best are told apart; empty: each column has one best."""
+    """Text column whose values group the rows, with one best per group; empty: one best per column."""
     runs: int | None = None
-    """Number of runs that the means with ± are over."""
+    """Number of runs behind the means with ±."""
     doubts: tuple[Remark, ...] = ()
-    """Known faults of printed numbers."""
+    """Known faults of the printed numbers."""
     parts: tuple[PrintedColumns, ...]
     blocks: tuple[Lines, ...]
 
     @property
     def heading(self) -> str:
-        """`GOAL Table 3: ...`."""
+        """Source and title, e.g. `GOAL Table 3: ...`."""
         return f"{self.source}: {self.title}"
 
     @property
     def source(self) -> str:
-        """`GOAL Table 3`."""
+        """Paper and table number, e.g. `GOAL Table 3`."""
         return f"{self.paper} Table {self.table}"
 
     @property
     def marks(self) -> str:
-        """Meaning of bold; empty: nothing is bold."""
+        """Meaning of bold type; empty if nothing is bold."""
         of = f" of each {self.bests}" if self.bests else ""
         return f"best{of} in bold" if self.layout != "known" else ""
 
     @property
     def columns(self) -> list[tuple[PrintedColumns, str]]:
-        """Every column of numbers, with those that it belongs to."""
+        """All columns of numbers, each preceded by its group of columns."""
         return [(part, column) for part in self.parts for column in part.columns.split()]
 
     def rows(self, name: str) -> Iterator[tuple[Result, ...]]:
-        """Yield the numbers of every row."""
+        """Yield the numbers of each row."""
         columns = self.columns
         for block in self.blocks:
             for row in block.rows:
@@ -235,7 +237,7 @@ class PaperTable(Settings):
 
 @cache
 def table_names() -> tuple[str, ...]:
-    """List the tables paper by paper, in the papers' order."""
+    """Return the names of all tables, ordered by paper and table number."""
     return tuple(sorted((name for name in toml_names(_FOLDER) if "-table" in name), key=_place))
 
 
@@ -263,7 +265,7 @@ def all_results() -> tuple[Result, ...]:
 
 @dataclass(frozen=True)
 class Paper:
-    """A table of a paper. Its rows are cells without trials, named as the paper names them."""
+    """A paper's table. Its rows are cells without trials, with the paper's names."""
 
     name: str
     rows: dict[Cell, dict[str, Result]]
@@ -271,14 +273,14 @@ class Paper:
 
     @staticmethod
     def read(name: str) -> "Paper":
-        """Read a table by name; UserError: none has this name."""
+        """Read a table by name; raises UserError if no table has this name."""
         hint = "GOAL's Flickr30K tables are in its appendix, which is not shipped." if "f30k" in name else ""
         check_known("table of a paper", name, table_names(), hint=hint)
         return Paper(name, nested((cell_of(result), result.metric, result) for result in results_of(name)))
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics that the table reports, in its order."""
+        """The metrics that the table reports, in printed order."""
         return tuple(dict.fromkeys(metric for row in self.rows.values() for metric in row))
 
     @property
@@ -287,7 +289,7 @@ class Paper:
 
     @property
     def caption(self) -> Legend:
-        """The table's place and title in the paper, and what its numbers are."""
+        """The caption: the table's number and title in the paper, and the meaning of its numbers and signs."""
         content = self.content
         spread = f"± is the standard deviation over {content.runs} runs" if content.runs else ""
         parts = ["as printed", spread, content.legend, content.note, content.marks]
@@ -302,14 +304,14 @@ class Paper:
         return self._any(cell).protocol
 
     def section(self, cell: Cell) -> str:
-        """Return what the rows of a block share: the protocol, and the title above them."""
+        """Return the heading of the cell's block of rows: protocol and printed title."""
         return ", ".join(word for word in (self.protocol_of(cell), self._any(cell).block) if word)
 
     def label(self, cell: Cell) -> str:
         return self._any(cell).label
 
     def axes(self, cell: Cell) -> dict[str, str]:
-        """Return what a row belongs to by the paper's words, and its recipe and objective here."""
+        """Return the row's labels as the paper words them, and the matching recipe and objective here."""
         result = self._any(cell)
         place = {"paper": self.content.paper, "table": self.content.table, "block": result.block}
         names = {"dataset": result.dataset, "protocol": result.protocol, "model": result.model, "loss": result.loss}
@@ -320,18 +322,18 @@ class Paper:
 
 
 def cell_of(result: Result) -> Cell:
-    """Build the cell without trials that represents the row of a number on its data set."""
+    """Return a cell without trials that represents the number's row on its data set."""
     marks = (("block", result.block),) if result.block else ()
     return Cell(result.dataset, result.model, result.loss, marks, trials=())
 
 
 def listing(paper: str | None = None) -> dict[str, str]:
-    """Return what a paper's tables show, by name; without a paper, the tables of all papers."""
+    """Return the headings of a paper's tables by table name; default: of all papers."""
     return {name: paper_table(name).heading for name in table_names() if paper is None or name.startswith(f"{paper}-")}
 
 
 def _remarks(remarks: Iterable[Remark], *number: str) -> str:
-    """Those about the number of this row, data set and metric."""
+    """Join the remarks that match a number's row, data set and metric."""
     patterns = [(remark.text, (remark.rows, remark.dataset, remark.metric)) for remark in remarks]
     return "; ".join(text for text, of in patterns if all(map(fnmatchcase, number, of)))
 

@@ -1,1 +1,1 @@
-"""Statistics as functions of arrays: intervals, tests, power, and the analysis of variance. It knows no grid."""
+"""Statistics as functions of arrays, independent of grids: intervals, tests, power, and analysis of variance."""

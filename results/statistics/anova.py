@@ -1,9 +1,9 @@
 """Analysis of variance in a randomised block design, y = mean + all effects of the factors + seed_s + error.
 
 Seeds are blocks because all cells of a seed start from the same weights and see the same batches. The error is the
-interaction of cells with seeds, pooled over all effects, which assumes that the differences between cells vary alike.
-Only complete arrays are analysed; in them the sums of squares are orthogonal, so types I, II and III agree. Montgomery,
-Design and Analysis of Experiments, ch. 4 and 5.
+interaction of cells with seeds, pooled over all effects; this assumes that differences between cells have equal
+variance. Only complete arrays are analysed; their sums of squares are orthogonal, so types I, II and III agree.
+Reference: Montgomery, Design and Analysis of Experiments, ch. 4 and 5.
 """
 
 import math
@@ -24,24 +24,24 @@ class Effect:
     squares: float
     freedom: int
     share: float
-    """eta^2: share of all variance, seeds and error included."""
+    """eta^2: share of the total variance, including seeds and error."""
     partial_eta2: float
     """squares / (squares + squares of the error)"""
     omega2: float
-    """Share of the variance, less the share that chance alone would give: Hays (1963); not below 0."""
+    """omega^2: share of the variance, corrected for what chance alone would explain; at least 0. Hays (1963)."""
     f: float
     p: float
 
 
 @dataclass(frozen=True)
 class Level:
-    """A value of a factor: the mean over all other factors, with its interval over seeds."""
+    """A level of a factor: its mean over all other factors, with an interval over seeds."""
 
     name: str
     mean: float
     interval: Interval
     above: tuple[str, ...] | None = None
-    """Levels that it is above by more than seeds explain, at LEVEL for all levels together; None: not tested."""
+    """Levels significantly below this one (jointly at LEVEL for all levels); None: not tested."""
 
 
 @dataclass(frozen=True)
@@ -52,20 +52,26 @@ class Factor:
 
 @dataclass(frozen=True)
 class Anova:
-    """Shares of the variance by effect. f and p are NaN where no error is left to test by, as with a single seed."""
+    """Shares of the variance by effect. f and p are NaN if there is no residual error, e.g. with a single seed."""
 
     effects: tuple[Effect, ...]
     factors: tuple[Factor, ...]
     seeds: float
-    """Share of the variance that the seed explains; NaN if runs of different cells have no seed in common."""
+    """Share of the variance explained by the seed; NaN if runs of different cells share no seeds."""
     error: float
+    """Residual share of the variance."""
     freedom: int
+    """Degrees of freedom of the error."""
 
 
 def anova(y: Array, factors: Mapping[str, tuple[str, ...]], *, blocks_of_seeds: bool = True) -> Anova:
-    """Analyse the variance of a complete array, with an axis for every factor and the seed as its last axis.
+    """Run an analysis of variance on a complete array.
 
-    `blocks_of_seeds`: False: runs of different cells have nothing in common, and the error is their spread in cells.
+    Args:
+        y: values, with one axis per factor and the seed as the last axis.
+        factors: names of the levels, by factor, in the order of the axes.
+        blocks_of_seeds: whether seeds are blocks; if False, runs of different cells are independent, and the error is
+            the spread of runs within cells.
     """
     *sizes, n = y.shape
     blocks = _squares(y, (y.ndim - 1,)) if blocks_of_seeds else 0.0
@@ -89,14 +95,14 @@ def anova(y: Array, factors: Mapping[str, tuple[str, ...]], *, blocks_of_seeds: 
 
 
 def anova_of_printed(means: Array, deviations: Array, n: int, factors: Mapping[str, tuple[str, ...]]) -> Anova:
-    """Analyse cells of which only means and sample standard deviations over n runs are known."""
+    """Run an analysis of variance from cell means and sample standard deviations over n runs; axes as in `anova`."""
     runs = np.arange(n) - (n - 1) / 2
     y = means[..., None] + deviations[..., None] * runs / runs.std(ddof=1)
     return anova(y, factors, blocks_of_seeds=False)
 
 
 def _squares(y: Array, which: tuple[int, ...]) -> float:
-    """Sum of squares of the effect of these axes: their marginal means, without what fewer of the axes explain."""
+    """Return the sum of squares of the effect of these axes, without the lower-order effects of subsets of them."""
     effect = y.mean(axis=tuple(axis for axis in range(y.ndim) if axis not in which), keepdims=True)
     for axis in which:
         effect = effect - effect.mean(axis=axis, keepdims=True)
@@ -104,7 +110,7 @@ def _squares(y: Array, which: tuple[int, ...]) -> float:
 
 
 def _beyond_rounding(squares: float, y: Array) -> float:
-    """The sum of squares; 0 if it is no more than rounding leaves where all values of an effect are equal."""
+    """Return the sum of squares, or 0 if it is within rounding error of 0."""
     return squares if squares > 1e-24 * float((y**2).sum()) else 0.0
 
 
@@ -127,7 +133,7 @@ def _effect(name: str, squares: float, sizes: list[int], total: float, rest: flo
 def _factor(
     y: Array, axis: int, name: str, levels: tuple[str, ...], rest: float, freedom: int, blocks_of_seeds: bool
 ) -> Factor:
-    """Marginal means with intervals for new seeds: over the means of single seeds, or by the error within cells."""
+    """Return marginal means with intervals: from the means of single seeds, or from the error within cells."""
     by_seed = np.moveaxis(y, axis, 0).mean(axis=tuple(range(1, y.ndim - 1)))
     observations = y.size // y.shape[axis]
     half = float(special.stdtrit(freedom, 1 - LEVEL / 2)) * math.sqrt(rest / freedom / observations) if freedom else 0
@@ -146,10 +152,11 @@ def _factor(
 
 
 def _verdicts(y: Array, by_seed: Array, blocks_of_seeds: bool) -> Verdicts | None:
-    """Whether the second of every two levels, the first axis of y, is above the first; None: it cannot be tested.
+    """Return a matrix (levels, levels): whether the column's level is above the row's; None if this is untestable.
 
-    Over the levels' means in each seed. Without blocks, each cell has its own spread over its runs; the squared error
-    of a level's mean is that of a mean of independent means, with Satterthwaite's degrees of freedom.
+    With blocks, the levels' means in each seed are compared. Without, each cell has its own variance over its runs, and
+    a level's mean is a mean of independent cell means, with Satterthwaite's degrees of freedom. The levels are the
+    first axis of y.
     """
     n = y.shape[-1]
     if n < 2:

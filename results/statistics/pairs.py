@@ -1,9 +1,9 @@
-"""Which of several cells are distinguishable by their seeds: Welch's t of every two of them, judged together.
+"""All pairwise comparisons of cells over seeds: Welch's t with a joint significance level.
 
-Seeds are blocks: what a seed adds to all cells is subtracted first. Every cell has its own spread, for cells spread
-unequally: a test with one error for all finds differences among equal cells in up to a third of tables. Statistic:
-Games and Howell (1976); parametric bootstrap: Krishnamoorthy, Lu and Mathew (2007). `benchmarks/marks.py` simulates how
-often it errs and what it finds.
+Seeds are blocks: the seed's common effect on all cells is subtracted first. Each cell has its own variance, because
+variances are unequal: a test with one pooled error finds differences among equal cells in up to a third of tables.
+Statistic: Games and Howell (1976); parametric bootstrap: Krishnamoorthy, Lu and Mathew (2007). `benchmarks/marks.py`
+simulates its error rate and power.
 """
 
 import math
@@ -19,18 +19,18 @@ Array = NDArray[np.float64]
 Verdicts = NDArray[np.bool_]
 
 DRAWS = 4000
-"""Draws of the bootstrap: the level that it keeps is known to 0.7 points (two standard errors)."""
+"""Bootstrap draws: they determine the level to within 0.7 percentage points (two standard errors)."""
 MOST = 200
-"""Cells of which every two are drawn, as their squares cost: 1 s for 200. More are told by `half_widths`."""
+"""Largest number of cells to bootstrap (1 s for 200; the cost is quadratic). Above it, `half_widths` is used."""
 _PART = 2**19
-"""Numbers that are drawn at once, to bound the memory."""
+"""Numbers drawn at once, to bound the memory."""
 
 
 def ahead(values: Array) -> Verdicts | None:
-    """Return whether the second of every two cells is above the first by more than seeds explain, as (cells, cells).
+    """Return which cells are significantly above which: entry [i, j] tells whether cell j is above cell i.
 
-    If all cells are equal, the chance that any is said to be above another is LEVEL, for all pairs together. Of two
-    cells it is the paired t test. None: no cell shows a spread.
+    If all cells are equal, the probability of any false finding is LEVEL, jointly over all pairs. For two cells this is
+    the paired t test. None if no cell varies over seeds.
 
     Args:
         values: (cells, seeds).
@@ -45,23 +45,29 @@ def ahead(values: Array) -> Verdicts | None:
 
 
 def test_of(cells: int) -> str:
-    """Name the test that `ahead` makes for this number of cells."""
+    """Return the name of the test that `ahead` uses for this number of cells."""
     if cells == 2:
         return "paired t test"
     return "Welch's t, Bonferroni" if cells > MOST else "Welch's t, parametric bootstrap"
 
 
 def ahead_unpaired(means: Array, squares: Array, freedom: Array) -> Verdicts:
-    """Return the same for independent means whose squared standard errors are known with these degrees of freedom."""
+    """Return which means are significantly above which, like `ahead`, for independent means.
+
+    Args:
+        means: one mean per cell.
+        squares: squared standard errors of the means.
+        freedom: degrees of freedom of these errors.
+    """
     variances = squares[:, None] + squares
     t = _ratio(means - means[:, None], np.sqrt(variances), float(rounding(means)))
     return t > _quantile(_of_errors(_scaled(squares), freedom, DRAWS, np.random.default_rng(0)), LEVEL)
 
 
 def spreads(values: Array) -> Array:
-    """Return the variance of each cell about what a seed adds to all cells: (..., k, n) -> (..., k).
+    """Return each cell's variance over seeds after subtracting the common seed effect: (..., k, n) -> (..., k).
 
-    Unbiased for equal spreads.
+    Unbiased if all cells have equal variance.
     """
     k, n = values.shape[-2:]
     rest = values - values.mean(-1, keepdims=True)
@@ -70,20 +76,27 @@ def spreads(values: Array) -> Array:
 
 
 def leads(values: Array) -> Array:
-    """Return how far the second of every two cells is above the first, in standard errors: (k, n) -> (k, k).
+    """Return the pairwise t statistics, (k, n) -> (k, k): entry [i, j] is mean j minus mean i in standard errors.
 
-    0 where the two show no spread.
+    0 if neither of the two cells varies.
     """
     spread, means = spreads(values), values.mean(-1)
     return _ratio(means - means[:, None], np.sqrt((spread[:, None] + spread) / values.shape[-1]), rounding(values))
 
 
 def critical(spread: Array, n: int, *, level: float = LEVEL, draws: int = DRAWS, seed: int = 0) -> float:
-    """Return the lead that the largest exceeds with this chance, if all cells are equal, by their spreads over n seeds.
+    """Return the critical value of the largest pairwise t: equal cells exceed it with probability `level`.
 
-    The larger of two bootstraps. Whole tables, from which the seeds' means are subtracted as from the data; they are
-    the careful one of few cells, and of two cells they are the paired t test, which is taken itself. And means with
-    independent spreads: the careful one of many cells.
+    It is the larger of two bootstrap quantiles. One draws whole tables and subtracts the seeds' means as in the data
+    (more conservative for few cells); the other draws means with independent standard errors (more conservative for
+    many cells). For two cells, the quantile of the paired t test is used instead.
+
+    Args:
+        spread: variance of each cell, as in `spreads`.
+        n: number of seeds.
+        level: joint significance level.
+        draws: number of bootstrap draws.
+        seed: seed of the bootstrap.
     """
     if len(spread) == 2:
         return float(special.stdtrit(n - 1, 1 - level / 2))
@@ -93,13 +106,17 @@ def critical(spread: Array, n: int, *, level: float = LEVEL, draws: int = DRAWS,
 
 
 def half_widths(values: Array, level: float) -> Array:
-    """Return half widths of the intervals of all differences between (cells, seeds), at a joint level (Bonferroni).
+    """Return half-widths of the intervals for all pairwise differences of cells, at a joint level (Bonferroni).
 
-    t(1 - level/pairs/2, f) s / sqrt(n), s^2 = v_i + v_j, so that a cell that spreads more widens its own intervals
-    alone; Games and Howell (1976). What a seed adds to all cells is subtracted first: v_i = k/(k - 1) times the
-    variance of y_is - mean_s, and f is Satterthwaite's, (n - 1) (v_i + v_j)^2 / (v_i^2 + v_j^2 + 2 v_i v_j / (k -
-    1)^2), with the correlation -1/(k - 1) that the subtraction brings; Box (1954). Where the differences of a pair
-    spread more than s, their own spread counts. Infinite where no spread is seen.
+    t(1 - level/pairs/2, f) s / sqrt(n) with s^2 = v_i + v_j, so that a cell with a large variance widens only its own
+    intervals; Games and Howell (1976). The common seed effect is subtracted first: v_i = k/(k - 1) times the variance
+    of y_is - mean_s. f are Satterthwaite's degrees of freedom, (n - 1) (v_i + v_j)^2 / (v_i^2 + v_j^2 + 2 v_i v_j /
+    (k - 1)^2), which account for the correlation -1/(k - 1) caused by the subtraction; Box (1954). If the standard
+    deviation of a pair's differences is larger than s, it replaces s. Infinite if a pair does not vary.
+
+    Args:
+        values: (cells, seeds).
+        level: joint significance level.
     """
     k, n = values.shape
     i, j = np.triu_indices(k, 1)
@@ -125,7 +142,7 @@ def _critical(spread: tuple[float, ...], n: int, level: float, draws: int, seed:
 
 
 def _of_tables(std: Array, n: int, draws: int, generator: np.random.Generator) -> Array:
-    """The largest lead of each drawn table of equal cells."""
+    """Return the largest pairwise t in each drawn table of equal cells."""
     largest = []
     for size in _sizes(draws, len(std) * n):
         y = std[:, None] * generator.normal(size=(size, len(std), n))
@@ -134,7 +151,7 @@ def _of_tables(std: Array, n: int, draws: int, generator: np.random.Generator) -
 
 
 def _of_errors(squares: Array, freedom: Array, draws: int, generator: np.random.Generator) -> Array:
-    """The largest lead of drawn means with drawn standard errors, independent of each other."""
+    """Return the largest pairwise t in each draw of independent means and standard errors."""
     largest = []
     for size in _sizes(draws, len(squares)):
         means = np.sqrt(squares) * generator.normal(size=(size, len(squares)))
@@ -144,7 +161,7 @@ def _of_errors(squares: Array, freedom: Array, draws: int, generator: np.random.
 
 
 def _largest(means: Array, squares: Array) -> Array:
-    """The largest |t| of every two rows, of (cells, draws) means and squared standard errors."""
+    """Return the largest pairwise |t| per draw, from means and squared standard errors (cells, draws)."""
     means, squares, largest = np.ascontiguousarray(means), np.ascontiguousarray(squares), np.zeros(means.shape[1])
     for cell in range(1, len(means)):
         t = (means[:cell] - means[cell]) ** 2 / np.maximum(squares[:cell] + squares[cell], 1e-300)
@@ -153,7 +170,7 @@ def _largest(means: Array, squares: Array) -> Array:
 
 
 def _sizes(draws: int, numbers: int) -> list[int]:
-    """The draws in parts of about `_PART` numbers, with so many numbers a draw."""
+    """Split the draws into parts of about `_PART` numbers, given the numbers per draw."""
     size = max(1, _PART // numbers)
     return [min(size, draws - begun) for begun in range(0, draws, size)]
 

@@ -1,9 +1,10 @@
-"""Seeds until resolved: which cells still compete for the best, and how many seeds each of them needs now.
+"""Adds seeds until the best cell is resolved: tells which cells still compete and how many seeds each needs next.
 
-At each look, at n = FIRST, ..., budget seeds, every two cells that compete get an interval of their difference, and a
-cell is out once another one is better beyond their interval. All looks share LEVEL equally; at a look all pairs that
-still compete share its part, as in Holm's (1979) procedure. So for normal errors no cell is ever out that is not worse,
-with a chance of at least 1 - LEVEL, whatever decides when to stop. `benchmarks/seeds.py` simulates it.
+At each look, i.e. at n = FIRST, ..., budget seeds, an interval is computed for the difference of each two competing
+cells, and a cell is eliminated if another is better by more than the interval. LEVEL is split equally over the looks,
+and at each look over the pairs that still compete, as in Holm's (1979) procedure. For normal errors, the probability
+that no cell is eliminated wrongly is therefore at least 1 - LEVEL under any stopping rule. `benchmarks/seeds.py`
+simulates it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,16 +21,16 @@ FIRST = 3
 
 @dataclass(frozen=True)
 class Resolution:
-    """State of the contest of cells for the best."""
+    """State of the search for the best cell."""
 
     state: Literal["open", "resolved", "spent"]
-    """open: seeds are to be trained; resolved: no cell that competes is better by `difference`; spent: no seed left."""
+    """open: more seeds are needed; resolved: competing cells differ by at most `difference`; spent: budget used up."""
     seeds: Mapping[str, int]
-    """How many seeds each cell is to have by now."""
+    """Number of seeds that each cell needs so far."""
     out: tuple[str, ...]
-    """Cells that are worse than another, in the order in which that showed."""
+    """Eliminated cells (worse than another one), in the order of elimination."""
     failed: tuple[str, ...] = ()
-    """Cells that take no part, since a trial of theirs failed."""
+    """Cells that are excluded because one of their trials failed."""
 
     @property
     def competing(self) -> list[str]:
@@ -37,12 +38,12 @@ class Resolution:
 
 
 def resolve(values: Mapping[str, Sequence[float]], *, budget: int, difference: float) -> Resolution:
-    """Replay all looks that these values allow.
+    """Replay all looks that the finished seeds allow, and return the resulting state.
 
     Args:
-        values: of each cell, seed by seed in the order of seeds; as many as are done. Large is good.
-        budget: most seeds of a cell.
-        difference: cells need not be told apart if they differ by less.
+        values: finished values of each cell, in the order of seeds; higher is better.
+        budget: maximum number of seeds per cell.
+        difference: cells that differ by at most this need not be separated.
     """
     seeds, out = dict.fromkeys(values, FIRST), list[str]()
     if any(len(numbers) < FIRST for numbers in values.values()):

@@ -1,7 +1,7 @@
-"""Significance of differences between a few paired numbers: intervals, tests, corrections, power, rank correlation.
+"""Statistics for small paired samples: intervals, tests, corrections, power, rank correlation.
 
-Trials of one seed share start weights and batches, so two cells are compared seed by seed. scipy.stats is imported
-where it is used, since that is slow.
+Trials with the same seed share initial weights and batches, so two cells are compared seed by seed. scipy.stats is
+imported only where it is used because importing it is slow.
 """
 
 import math
@@ -18,7 +18,7 @@ Numbers = Sequence[float] | NDArray[np.float64]
 LEVEL = 0.05
 """Significance level of every test; intervals cover 1 - LEVEL."""
 DRAWS, PART = 2000, 500
-"""Resamples of a bootstrap, and how many of them are made at once, to bound the memory for thousands of queries."""
+"""Number of bootstrap resamples, and how many are drawn at once to bound the memory for thousands of queries."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Sample:
-    """Several numbers: the numbers themselves, or their mean and sample standard deviation as papers print them."""
+    """A sample, summarised by mean and sample standard deviation, as papers print it; with its values if known."""
 
     mean: float
     std: float
@@ -42,7 +42,7 @@ class Sample:
 
     @classmethod
     def of(cls, values: Numbers) -> "Sample":
-        """Summarise values; the standard deviation is 0 if they differ by rounding alone, NaN for a single value."""
+        """Summarise values; the standard deviation is 0 if they differ only by rounding, NaN for a single value."""
         x = np.asarray(values, dtype=float)
         spread = len(x) > 1 and float(np.ptp(x)) > 2 * rounding(x)
         std = float(x.std(ddof=1)) if spread else 0.0 if len(x) > 1 else math.nan
@@ -50,12 +50,12 @@ class Sample:
 
     @property
     def error(self) -> float:
-        """Standard error of the mean; NaN if it is not known."""
+        """Standard error of the mean; NaN if unknown."""
         return self.std / math.sqrt(self.n) if self.n else math.nan
 
 
 def t_interval(values: Numbers) -> Interval:
-    """mean ± t(1 - LEVEL/2, n - 1) s / sqrt(n); NaN for values without a spread, as a single value is."""
+    """mean ± t(1 - LEVEL/2, n - 1) s / sqrt(n); NaN if the values have zero variance or there is only one."""
     sample = Sample.of(values)
     if not sample.error > 0:
         return Interval(math.nan, math.nan)
@@ -64,7 +64,7 @@ def t_interval(values: Numbers) -> Interval:
 
 
 def bootstrap_interval(values: Numbers) -> Interval:
-    """Return a BCa interval, Efron (1987), of a mean: for hundreds of queries; for a few seeds it is too short."""
+    """Return a BCa bootstrap interval of the mean, Efron (1987); for hundreds of queries: too short for a few seeds."""
     from scipy import stats
 
     x = np.asarray(values, dtype=float)
@@ -77,7 +77,7 @@ def bootstrap_interval(values: Numbers) -> Interval:
 
 
 def paired_t(differences: Numbers) -> float:
-    """Return p of the two-sided paired t test; NaN if there is no spread: two seeds may agree by chance."""
+    """Return the p value of the two-sided paired t test; NaN for zero variance, as two seeds can agree by chance."""
     sample = Sample.of(differences)
     if not sample.error > 0:
         return math.nan
@@ -85,9 +85,10 @@ def paired_t(differences: Numbers) -> float:
 
 
 def welch(one: Sample, other: Sample) -> tuple[Interval, float]:
-    """Return the interval of the difference of unpaired means, and p of the two-sided test that it is 0.
+    """Return Welch's interval for the difference of two unpaired means, and the two-sided p value.
 
-    Satterthwaite's degrees of freedom; Welch (1947). NaN for a single number, or if neither shows a spread.
+    With Satterthwaite's degrees of freedom; Welch (1947). NaN if a sample has a single number or both have zero
+    variance.
     """
     parts = np.array([one.error, other.error]) ** 2
     error = math.sqrt(parts.sum())
@@ -101,9 +102,9 @@ def welch(one: Sample, other: Sample) -> tuple[Interval, float]:
 
 
 def holm(p_values: Numbers) -> NDArray[np.float64]:
-    """Adjust p values: tested at LEVEL, the chance of any false finding is at most LEVEL. Holm (1979).
+    """Adjust p values for multiple comparisons by Holm's (1979) method, which controls the family-wise error rate.
 
-    NaN, of a test that could not be made, stays and does not count.
+    NaN (the test could not be computed) stays NaN and does not count as a comparison.
     """
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p)  # NaN last
@@ -114,7 +115,13 @@ def holm(p_values: Numbers) -> NDArray[np.float64]:
 
 
 def power(difference: float, std: float, n: int) -> float:
-    """Return the chance that the paired t test over n seeds finds this true difference of this spread: noncentral t."""
+    """Return the power of the paired t test over n seeds (noncentral t).
+
+    Args:
+        difference: true mean difference.
+        std: standard deviation of the differences.
+        n: number of seeds.
+    """
     shift = abs(difference) / std * math.sqrt(n)
     critical = float(special.stdtrit(n - 1, 1 - LEVEL / 2))
     missed = special.nctdtr(n - 1, shift, critical) - special.nctdtr(n - 1, shift, -critical)
@@ -122,7 +129,7 @@ def power(difference: float, std: float, n: int) -> float:
 
 
 def seeds_needed(difference: float, std: float, *, least: float = 0.8, most: int = 1000) -> int | None:
-    """Return the fewest seeds with which a paired t test finds the difference with this power; None: over `most`."""
+    """Return the fewest seeds for which the paired t test has power `least`; None if more than `most` are needed."""
     if not std > 0:
         return None
     seeds = range(2, most + 1)
@@ -131,24 +138,25 @@ def seeds_needed(difference: float, std: float, *, least: float = 0.8, most: int
 
 
 def std_factors(n: int) -> Interval:
-    """Return the factors between which the true standard deviation lies, given that of n values: chi square, n - 1."""
+    """Return the chi-square confidence interval of a standard deviation, as factors of that of n observed values."""
     freedom = n - 1
     most, least = (float(special.chdtri(freedom, tail)) for tail in (LEVEL / 2, 1 - LEVEL / 2))
     return Interval(math.sqrt(freedom / most), math.sqrt(freedom / least))
 
 
 def kendall(x: Numbers, y: Numbers) -> float:
-    """Return Kendall's tau-b: pairs in the same order minus pairs in opposite order; NaN if x or y is constant."""
+    """Return Kendall's tau-b rank correlation; NaN if x or y is constant."""
     from scipy import stats
 
     return float(stats.kendalltau(x, y).statistic)
 
 
 def kendall_p(x: Numbers, y: Numbers) -> float:
-    """Return p of the exact two-sided test that two orders are unrelated: the share of all orders with such |C - D|.
+    """Return the p value of the exact two-sided Kendall test: the share of permutations with at least this |C - D|.
 
-    D, the inversions of an order, is the sum of independent numbers that are uniform on 0, ..., k - 1 for k = 1, ...,
-    n. Kendall (1938). A tie counts for neither order, which scipy does not offer. NaN if x or y is constant.
+    C and D are the numbers of concordant and discordant pairs. Under independence, D is a sum of independent numbers
+    that are uniform on 0, ..., k - 1 for k = 1, ..., n; Kendall (1938). Ties count for neither C nor D, which scipy
+    does not offer. NaN if x or y is constant.
     """
     one, other = (np.sign(np.subtract.outer(values, values)) for values in (x, y))
     if not (one.any() and other.any()):
@@ -162,5 +170,5 @@ def kendall_p(x: Numbers, y: Numbers) -> float:
 
 
 def rounding(x: NDArray[np.float64]) -> float:
-    """Return the difference between floating-point sums of such numbers that rounding alone may cause."""
+    """Return a bound on the rounding error of floating-point sums of such numbers."""
     return 1e-12 * float(np.abs(x).max(initial=0.0))

@@ -1,4 +1,4 @@
-"""The papers' sentences as inequalities over cells: a TOML file for every paper; the folder is the list."""
+"""The papers' claims as inequalities between cells: one TOML file per paper in this folder."""
 
 from functools import cache
 from typing import Literal
@@ -8,45 +8,46 @@ from goalgrid.grid.settings.base import Settings
 
 
 class Claim(Settings):
-    """A sentence: cells that it calls better than others or like others, or blocks of which the order is the same.
+    """A claim: some cells are better than, or similar to, others, or several blocks rank their cells in the same order.
 
-    A cell's name is RECIPE:OBJECTIVE; of a printed row without a recipe or an objective here, the paper's own word
-    replaces it. Names are patterns, as in file names.
+    Cells are named RECIPE:OBJECTIVE, with the paper's own word for a recipe or objective that does not exist here.
+    Names are wildcard patterns, as in file names.
     """
 
     name: str
     sentence: str
-    """As the paper has it."""
+    """The claim as the paper words it."""
     where: str
+    """Where the paper makes the claim."""
     note: str = ""
-    """Note on the sentence: how it is read here, or a misprint in it."""
+    """How the sentence is interpreted here, or a misprint in it."""
     kind: Literal["better", "alike", "same order"] = "better"
     quantifier: Literal["every", "most"] = "every"
-    """most: of a sentence that says "generally"."""
+    """Whether the claim is about every comparison, or most of them ("generally")."""
     better: tuple[str, ...] = ()
     than: tuple[str, ...] = ()
     same: tuple[Literal["recipe", "objective", "pair", "triplet"], ...] = ("recipe",)
-    """Axes on which two compared cells agree, in addition to data set, protocol and swept values."""
+    """Axes on which compared cells must agree, in addition to data set, protocol and swept values."""
     equal: tuple[str, ...] = ()
-    """Parameters of the objectives that the paper gives both cells the same value of."""
+    """Objective parameters that must be equal in both cells, as in the paper."""
     without: dict[str, float] = {}
-    """Parameters of the better cell's objective, each with the value that the sentence leaves out."""
+    """Values of the better cell's objective parameters that the claim excludes."""
     across: str = ""
-    """A swept setting, of which compared cells have different values; a cell's name is RECIPE:OBJECTIVE@VALUE then."""
+    """A swept setting whose values are compared; cells are then named RECIPE:OBJECTIVE@VALUE."""
     by: float | dict[str, float] = 0.0
-    """How much better, in the metric's unit, or that of each metric; of "alike", within how much."""
+    """Required lead in the metric's unit, for all metrics or by metric; for "alike": the largest difference."""
     times: float = 1.0
-    """How many times as much as the other, as rounded: of a gain of 1.4 %, 1.0135."""
+    """Required ratio to the other cell, allowing for rounding: 1.0135 for a gain of 1.4 %."""
     datasets: tuple[str, ...] = ("*",)
-    """Patterns of the data sets that the sentence is about."""
+    """Patterns of the data sets that the claim is about."""
     metrics: tuple[str, ...] = ("rsum",)
     tables: tuple[str, ...]
-    """The paper's tables that print the cells; none: no table does."""
+    """The paper's tables that print the cells; empty if none does."""
     grid: str = ""
-    """The shipped grid of the figure that shows the cells, without numbers."""
+    """The shipped grid for the figure that shows the cells without printing numbers."""
 
     def lead(self, metric: str) -> float:
-        """Return by how much the better cell leads."""
+        """Return the lead that the claim requires in this metric."""
         return self.by.get(metric, 0.0) if isinstance(self.by, dict) else self.by
 
 
@@ -57,5 +58,5 @@ class PaperClaims(Settings):
 
 @cache
 def claims(name: str) -> PaperClaims:
-    """Read the claims of a paper in `results.reference.reading.PAPERS`."""
+    """Read the claims of a paper, named as in `results.reference.reading.PAPERS`."""
     return PaperClaims.model_validate(toml(__name__, name))

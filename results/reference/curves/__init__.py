@@ -1,4 +1,4 @@
-"""Curves whose numbers a paper prints: one TOML file per figure; the folder is the list."""
+"""Curves from figures whose numbers a paper prints: one TOML file per figure in this folder."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,21 +10,22 @@ from goalgrid.grid.expansion import Cell
 
 @dataclass(frozen=True)
 class PrintedCurve:
-    """Values over epochs, a line an objective; its source is a paper's figure, with what a legend must say of it."""
+    """Values over epochs from a paper's figure, one line per objective."""
 
     source: str
+    """Paper and figure, with remarks, as shown in a legend."""
     quantity: str
-    """Its name in the history of a trial."""
+    """Name of the plotted value in a trial's history."""
     dataset: str
     epochs: Sequence[int]
     lines: Mapping[str, Sequence[float]]
 
     def of(self, cells: Mapping[str, Cell]) -> dict[str, Sequence[float]]:
-        """Return the lines of the cells, by name, that have its data set and one of its objectives."""
+        """Return the lines for these cells (by objective name) that are on the figure's data set and in the figure."""
         return {n: self.lines[n] for n, cell in cells.items() if n in self.lines and cell.dataset == self.dataset}
 
 
 def printed_curve(name: str) -> PrintedCurve:
-    """Read a curve by name, e.g. `2ad-figureA1`; UserError: none has this name."""
+    """Read a curve by name, e.g. `2ad-figureA1`; raises UserError if no curve has this name."""
     check_known("reference curve", name, toml_names(__name__))
     return PrintedCurve(**toml(__name__, name))

@@ -279,7 +279,7 @@ def test_throughput_is_that_of_one_device_over_the_slowest_rows(tmp_path: Path) 
     table = filled("2ad-table4", home)
     shown = [entry.text for entry in table.entries() if entry.keys["metric"] == "oips"]
     assert shown == [f"{queries / 20:.1f}×" for queries in speeds.values()]
-    assert "#OIPs: queries answered a second over those of the slowest row, on H200, 1 thread." in table.caption
+    assert "#OIPs: queries answered per second, relative to the slowest row, on H200, 1 thread." in table.caption
     other = Speed(pairs=1e6, queries=1.0, parameters=1, learning=1, device="A100", threads=1)
     other.write(home.trial(cells[0].trials[0].id).speed)
     assert "#OIPs: queries" not in filled("2ad-table4", home).caption, "two devices"

@@ -319,7 +319,7 @@ def test_a_cell_without_a_record_shows_the_papers_number_alone(third: list[Cell]
 def test_a_grid_that_no_paper_reports_is_told_what_is_reported() -> None:
     demo = expand(load("demo"))
     alone = r"\(frozen-bow on shapes by shapes-500\)\. All reported tables: goalgrid table --reference\.$"
-    with pytest.raises(UserError, match=rf"^no paper reports i2t_r1 or t2i_r1 of this grid's cells {alone}"):
+    with pytest.raises(UserError, match=rf"^no paper reports i2t_r1 or t2i_r1 for this grid's cells {alone}"):
         arrange(demo, synthetic(demo), against="paper")
     flickr = expand(load("goal-table3-f30k", ['recipes=["vsepp-r152"]']))
     with pytest.raises(UserError, match=r"Reported: vsepp-r152 on coco by coco-5k \(15 objectives\)"):

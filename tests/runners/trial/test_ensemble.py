@@ -190,7 +190,7 @@ def resized(content: bytes) -> bytes:
 
 @pytest.mark.parametrize(("name", "change", "said"), [
     ("vocabulary.json", flipped, r"the vocabulary .*{id}/vocabulary.json does not match the record of the trial: its"),
-    ("settings.json", resized, r"the settings .*{id}/settings.json does not match the record .* differ: model.image.size\."),
+    ("settings.json", resized, r"the settings .*{id}/settings.json does not match .* differ: model.image.size\."),
 ])  # fmt: skip
 def test_a_member_whose_files_were_changed_is_told(
     runs: Path, machine: Machine, name: str, change: Callable[[bytes], bytes], said: str
