@@ -1,4 +1,4 @@
-"""The analysis of a block, or of a paper's table: which axis matters, which cell is best, which cells differ."""
+"""Analyses a block, or a paper's table: main effects of the axes, the best cell, and differences from the baseline."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,10 @@ from goalgrid.results.statistics.significance import Interval, Sample, holm, pai
 NATURAL_BASELINE = "con_con"
 DIRECTION_NAMES = (*DIRECTIONS, "both")
 WORTH_FINDING = 0.5
-"""The difference, in percent points, for which the analysis says how many seeds would find it."""
+"""Difference in percentage points for which the analysis reports the number of seeds needed to detect it."""
 
-UNGROUPED = "uncertainty over test {noun}s is unknown: these records do not say which {noun} each caption has"
-RANKED = "uncertainty over test {noun}s is known for the trials' own protocol only: ranks are stored for no other"
+UNGROUPED = "uncertainty over test {noun}s is unknown: these records do not say which {noun} each caption belongs to"
+RANKED = "uncertainty over test {noun}s is available only for the trials' own protocol: others have no stored ranks"
 
 
 @dataclass(frozen=True)
@@ -44,24 +44,29 @@ class BaselineDifference:
     holm_t: float
     """p, adjusted for all comparisons with the baseline."""
     seeds_needed: int | None
-    """Number of seeds with which a paired t test finds 0.5 points, or of the nearest its mean, with power 0.8."""
+    """Seeds needed to detect 0.5 points (in `Analysis.nearest`: the mean) by a paired t test with power 0.8."""
 
     @classmethod
     def of(cls, name: str, d: Array, worth: float | None = None) -> "BaselineDifference":
-        """Build from the differences of one test, seed by seed; `worth` is the difference to find (None: the mean)."""
+        """Compute from the differences by seed; `worth`: the difference to be detected (default: their mean)."""
         mean, std, p = float(d.mean()), float(d.std(ddof=1)), paired_t(d)
         return cls(name, mean, std, t_interval(d), p, p, seeds_needed(mean if worth is None else worth, std))
 
 
 @dataclass(frozen=True)
 class Queries:
-    """Uncertainty over test images, the trained models held fixed."""
+    """Uncertainty of the best cell over test images, with the trained models held fixed."""
 
     images: int
+    """Number of test images."""
     cell: str
+    """The best cell."""
     interval: Interval
+    """Interval of its metric."""
     minus: str
+    """The cell that it is compared with."""
     difference: Interval | None
+    """Interval of the difference from that cell."""
 
 
 @dataclass(frozen=True)
@@ -76,32 +81,32 @@ class Analysis:
     means: tuple[float, ...]
     anova: Anova | None
     best: str
-    """Empty where all cells are at chance."""
+    """Name of the best cell; empty if all cells are at chance."""
     like_best: tuple[str, ...]
-    """Cells that seeds cannot tell from the best, the best included; empty for a single seed."""
+    """Cells that are not significantly worse than the best, including the best; empty for a single seed."""
     baseline: str
     differences: tuple[BaselineDifference, ...]
     queries: Queries | None
     notes: tuple[str, ...]
     noun: str = "image"
     paired: bool = True
-    """Whether differences are seed by seed; those of printed numbers are not."""
+    """Whether differences are paired by seed; differences of printed numbers are not."""
     nearest: BaselineDifference | None = None
-    """The best cell minus the next best, and how many seeds would tell that difference; None: nothing is tested."""
+    """Minus the second-best cell: the best one's lead, and the seeds needed to detect it; None: not tested."""
     caveats: tuple[str, ...] = ()
-    """Which finished trials do not count here, in sentences."""
+    """Sentences on finished trials that are not used here."""
     at_chance: tuple[str, ...] = ()
-    """Cells that are no better than chance on the validation split: none of them is the best."""
+    """Cells at chance level on the validation split; none of them can be the best."""
     conditions: tuple[str, ...] = ()
-    """Sentences on what validation chose for the cells, and on settings in which they differ."""
+    """Sentences on settings chosen by validation, and on settings that differ between cells."""
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """By cell, the settings in which cells differ though no axis says so; empty: there are none."""
+    """By cell, the settings that differ between cells without being an axis; empty if there are none."""
     chosen: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """By cell, what validation chose; empty: nothing."""
+    """By cell, the settings chosen by validation; empty if there are none."""
 
 
 def metrics_of(metric: str, direction: str) -> list[str]:
-    """Return the metrics of `r1` in a direction or both: `i2t_r1`, `t2i_r1`; rsum has no direction."""
+    """Return a metric's names in a direction or both, e.g. `i2t_r1` and `t2i_r1` for `r1`; rsum has no direction."""
     return [name for name in by_direction(metric) if metric == "rsum" or direction in (name[:3], "both")]
 
 
@@ -114,12 +119,15 @@ def analyse(
     baseline: str | None = None,
     across: Sequence[str] = (),
 ) -> list[Analysis]:
-    """Analyse every block that has finished trials, for every metric.
+    """Analyse each block that has finished trials, for each metric.
 
     Args:
-        ranks: of the queries, for the uncertainty over test images; None: it is left out.
-        baseline: an objective; None: con_con if the grid has it, else the first.
-        across: axes that are factors in addition to the objective, so that they do not divide the grid into blocks.
+        cells: cells of the grid.
+        scores: their scores.
+        ranks: query ranks for the uncertainty over test images; None: leave that out.
+        metrics: metrics, with their direction.
+        baseline: objective to compare with; default: con_con if the block has it, else the first objective.
+        across: axes to use as factors in addition to the objective, instead of splitting the grid into blocks by them.
     """
     known = list(dict.fromkeys(cell.objective for cell in cells))
     if baseline is not None:
@@ -180,7 +188,7 @@ def _analyse(
 
 
 def crossed(part: GridPart, observations: Observations) -> tuple[Array, dict[str, Levels]]:
-    """Arrange the observations with an axis per factor, then the seeds; return them with the factors."""
+    """Return the observations as an array with one axis per factor and the seeds last, and the factors' levels."""
     factors, order = factors_of({name: part.places[name] for name in observations.names}, part.across)
     values = observations.values[[observations.names.index(name) for name in order]]
     return values.reshape(*map(len, factors.values()), len(observations.seeds)), factors
@@ -197,7 +205,7 @@ def _adjusted(tests: Sequence[BaselineDifference]) -> tuple[BaselineDifference, 
 
 
 def _queries(used: Mapping[str, list[str]], ranks: QueryRanks, metric: str, best: str, other: str) -> Queries | None:
-    """Uncertainty of the best cell, and of its difference from another, if there is one; `used` are their trials."""
+    """Return the uncertainty of the best cell, and of its lead over another cell if given; `used`: their trial ids."""
     interval = ranks.interval(used[best], metric)
     if interval is None:
         return None
@@ -206,7 +214,7 @@ def _queries(used: Mapping[str, list[str]], ranks: QueryRanks, metric: str, best
 
 
 def printed_analyses(table: str) -> list[Analysis]:
-    """Analyse every block and metric of the table whose numbers have standard deviations."""
+    """Analyse each block and metric of a paper's table that has standard deviations."""
     printed = [result for row in Paper.read(table).rows.values() for result in row.values()]
     spread = [r for r in printed if r.objective and not math.isnan(r.value.std) and r.value.n]
     blocks = nested(((r.model, r.dataset, r.protocol, r.metric), str(r.objective), as_entry(r).sample) for r in spread)
@@ -217,8 +225,8 @@ def printed_analyses(table: str) -> list[Analysis]:
     ]
     if not analyses:
         raise UserError(
-            f"table {table!r} prints no standard deviations of several objectives, so that nothing can be tested. "
-            "GOAL's Tables 3 to 5 do: goal-table3-coco, goal-table4-coco, goal-table5-coco."
+            f"table {table!r} prints no standard deviations for several objectives, so nothing can be tested. "
+            "GOAL's Tables 3 to 5 print them: goal-table3-coco, goal-table4-coco, goal-table5-coco."
         )
     return analyses
 

@@ -1,4 +1,4 @@
-"""Whether a paper's sentence holds, tested on printed means or on trials, and what `goalgrid claims` says of it."""
+"""Tests papers' claims on printed numbers or on trials, and writes the output of `goalgrid claims`."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,13 +20,13 @@ from goalgrid.results.statistics.significance import LEVEL, Sample, holm, kendal
 
 HOLDS, FAILS, UNTOLD, ABSENT = "holds", "fails", "cannot be told", "no such cells"
 PRINTED = "printed"
-"""The source of the papers' own tables."""
+"""Name of the source that consists of the papers' own tables."""
 MOST = 3
-"""Contradicting comparisons that a line names."""
+"""Maximum number of contradicting comparisons listed in a line."""
 ROUNDING = 0.05
-"""The least standard deviation behind a printed ±0.0, and half a printed digit."""
+"""Half a unit of the last printed digit; also the standard deviation assumed for a printed ±0.0."""
 RECALLS = [f"{direction}_r{cut}" for direction in ("i2t", "t2i") for cut in (1, 5, 10)]
-"""The metrics of which rsum is the sum."""
+"""The metrics that rsum is the sum of."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Entry:
     seeds: tuple[int, ...] = ()
     parameters: Mapping[str, object] = field(default_factory=dict)
     trials: tuple[str, ...] = ()
-    """Ids of the trials behind the value: cells of several blocks have the same, if a swept setting is not read."""
+    """Ids of the trials; cells in several blocks share them if their objective ignores a swept setting."""
 
     @property
     def name(self) -> str:
@@ -49,7 +49,7 @@ class Entry:
 
     @property
     def runs(self) -> object:
-        """Key that distinguishes a value from others: its trials and metric; for a printed number, itself."""
+        """Key that identifies the value: its trials and metric; a printed number is its own key."""
         return (*self.trials, self.metric) if self.trials else id(self)
 
     def axis(self, name: str) -> str:
@@ -60,7 +60,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A cell that a claim calls better, and a cell that it calls worse."""
+    """A comparison of a cell that a claim calls better with one that it calls worse."""
 
     better: str
     than: str
@@ -68,9 +68,9 @@ class Comparison:
     metric: str
     difference: float
     lead: float
-    """By how much more than the claim says; of cells that it calls alike, by how much less."""
+    """Margin by which the claim is met; negative if it is contradicted."""
     p: float
-    """Two-sided: paired t by seed where seeds pair, Welch's test elsewhere; NaN: there is no spread to test by."""
+    """Two-sided p value: paired t test if the seeds can be paired, else Welch's test; NaN without a spread."""
     holm: float = math.nan
     """p, adjusted for all comparisons of the claim."""
 
@@ -81,14 +81,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Agreement of two blocks on the order of the same cells, by their means."""
+    """Rank agreement (Kendall's tau) of two blocks on the means of the same cells."""
 
     blocks: tuple[str, str]
     metric: str
     cells: int
     tau: float
     p: float
-    """Chance that orders with nothing in common are as alike, or as opposite; NaN: all means of a block are equal."""
+    """Two-sided p value for unrelated orders; NaN if all means of a block are equal."""
     holm: float = math.nan
 
     @property
@@ -105,14 +105,14 @@ def _verdict(amount: float, p: float) -> str:
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A claim, held against the values of one source."""
+    """A claim, tested on the values of one source."""
 
     paper: str
     claim: Claim
     comparisons: tuple[Comparison, ...] = ()
     agreements: tuple[Agreement, ...] = ()
     n: int | None = None
-    """Number of runs behind a value, if all values have equally many and the source says it."""
+    """Number of runs per value, if it is known and the same for all values."""
 
     @property
     def verdicts(self) -> list[str]:
@@ -120,7 +120,11 @@ class JudgedClaim:
 
     @property
     def verdict(self) -> str:
-        """By tests. Every: holds if all comparisons hold, fails if any is reversed. Most: if more than half are."""
+        """Verdict by significance tests.
+
+        "every": holds if all comparisons are significant, fails if any is significantly reversed. "most": holds, or
+        fails, if more than half of them do.
+        """
         verdicts = self.verdicts
         if not verdicts:
             return ABSENT
@@ -131,7 +135,7 @@ class JudgedClaim:
 
     @property
     def in_means(self) -> str:
-        """By the means alone, without a test."""
+        """Verdict by the means alone, without a test."""
         signs = [test.lead > 0 for test in self.comparisons] + [test.tau > 0 for test in self.agreements]
         if not signs:
             return ABSENT
@@ -140,7 +144,7 @@ class JudgedClaim:
 
 
 def as_entry(result: Result) -> Entry:
-    """Convert a printed number into the value of a cell."""
+    """Convert a printed number into an `Entry`."""
     value = result.value
     std = math.nan if math.isnan(value.std) else max(value.std, ROUNDING)
     block = f"{result.dataset} ({result.protocol})"
@@ -149,7 +153,7 @@ def as_entry(result: Result) -> Entry:
 
 
 def printed(claim: Claim) -> list[Entry]:
-    """Return the tables' numbers, with the sum of six recalls for rows without rsum."""
+    """Return the printed numbers that a claim is about; rows without rsum get the sum of their six recalls."""
     results = [result for table in claim.tables for result in results_of(table) if _is_about(claim, result.dataset)]
     known = [(result.label, as_entry(result)) for result in results if not math.isnan(result.value.mean)]
     entries = nested(((entry.name, entry.block, label), entry.metric, entry) for label, entry in known)
@@ -184,13 +188,13 @@ def _is_about(claim: Claim, dataset: str) -> bool:
 
 @dataclass(frozen=True)
 class ClaimSource:
-    """The papers' claims, held against one source of numbers."""
+    """The papers' claims, tested on one source of numbers."""
 
     name: str
-    """`printed`, or that of a grid."""
+    """`printed`, or the name of a grid."""
     claims: Sequence[JudgedClaim]
     conditions: tuple[str, ...] = ()
-    """Sentences on what validation chose for the grid's cells, and on settings in which they differ."""
+    """Sentences on settings chosen by validation for the grid's cells, and on settings that differ between cells."""
 
 
 def judge(paper: str, claim: Claim, entries: Sequence[Entry]) -> JudgedClaim:
@@ -207,7 +211,7 @@ def _adjusted(tests: Sequence[Tested]) -> tuple[Tested, ...]:
 
 
 def judged(names: Iterable[str], entries: Callable[[Claim], Sequence[Entry]] = printed) -> list[JudgedClaim]:
-    """Test all claims of these papers on their own tables, or on other entries."""
+    """Test all claims of these papers, on the numbers that `entries` returns (default: the papers' own tables)."""
     papers = map(reference.claims, names)
     return [judge(paper.paper, claim, entries(claim)) for paper in papers for claim in paper.claims]
 
@@ -241,22 +245,23 @@ def _comparisons(claim: Claim, entries: Sequence[Entry]) -> Iterable[Comparison]
 
 
 def _times(factor: float, entry: Entry) -> Entry:
-    """The value so many times."""
+    """Return the entry with its values multiplied by a factor."""
     sample = entry.sample
     values = tuple(factor * value for value in sample.values)
     return replace(entry, sample=Sample(factor * sample.mean, factor * sample.std, sample.n, values))
 
 
 def _alike(one: Entry, other: Entry, within: float) -> float:
-    """p of two one-sided tests that cells differ by as much; of cells that do, of the test that they differ by more."""
+    """Return the p value for a difference below `within` (two one-sided tests); if it is larger, for exceeding it."""
     (above, p_above), (below, p_below) = _difference(one, other, -within), _difference(one, other, within)
     return max(p_above, p_below) / 2 if above > 0 > below else min(p_above, p_below)
 
 
 def _difference(one: Entry, other: Entry, less: float = 0.0) -> tuple[float, float]:
-    """The difference, less a number, and its p.
+    """Return the difference minus `less`, and its p value.
 
-    Seed by seed where the cells share start weights and batches: one recipe, and two or more seeds in common.
+    Paired by seed if the cells share initial weights and batches, i.e. have the same recipe and at least two common
+    seeds; else Welch's test.
     """
     mine, theirs = (dict(zip(entry.seeds, entry.sample.values, strict=True)) for entry in (one, other))
     both = [seed for seed in mine if seed in theirs]
@@ -268,7 +273,7 @@ def _difference(one: Entry, other: Entry, less: float = 0.0) -> tuple[float, flo
 
 
 def _agreements(entries: Sequence[Entry]) -> Iterable[Agreement]:
-    """Of every two recipes that share three objectives or more in a block."""
+    """Yield the rank agreement of each two recipes in a block that share at least three objectives."""
     blocks = nested(((entry.metric, entry.recipe, entry.block), entry.objective, entry) for entry in entries)
     for (key, mine), (other, theirs) in combinations(blocks.items(), 2):
         shared = [name for name in mine if name in theirs]
@@ -279,7 +284,7 @@ def _agreements(entries: Sequence[Entry]) -> Iterable[Agreement]:
 
 
 def document(sources: Sequence[ClaimSource], *, comparisons: bool = False) -> Document:
-    """Build a document with a section for every claim and a line for each source."""
+    """Build a document with one section per claim and one line per source; `comparisons`: add tables of all tests."""
     sections = []
     for by_source in zip(*(source.claims for source in sources), strict=True):
         claim = by_source[0].claim
@@ -293,7 +298,7 @@ def document(sources: Sequence[ClaimSource], *, comparisons: bool = False) -> Do
 
 
 def line(source: str, judged: JudgedClaim) -> str:
-    """State the verdict by tests, and by the means alone."""
+    """Return a sentence with the verdict by tests, and by the means alone."""
     if judged.verdict == ABSENT and source == PRINTED and judged.claim.grid:
         return f"{source}: in a figure, without numbers; its grid: {judged.claim.grid}."
     if judged.verdict == ABSENT:
@@ -302,25 +307,26 @@ def line(source: str, judged: JudgedClaim) -> str:
     if agreements := judged.agreements:
         low = min(agreements, key=lambda agreement: agreement.tau)
         pairs = f"{counted(len(agreements), 'pair')} of blocks"
-        counts = f"{_verdicts(judged, pairs)}; least tau {written(low.tau, 2)}"
+        counts = f"{_verdicts(judged, pairs)}; lowest tau {written(low.tau, 2)}"
         p = f" (p{GLUE}{p_text(low.holm)} after Holm)"
         return f"{source}: {judged.verdict}; {counts}{p}, {' and '.join(low.blocks)}, {low.metric}."
     many, right = len(judged.comparisons), sum(comparison.lead > 0 for comparison in judged.comparisons)
     runs = f", n = {judged.n}" if judged.n else ""
     tests = f"{_verdicts(judged, counted(many, 'comparison'))}{runs}"
     if all(math.isnan(comparison.p) for comparison in judged.comparisons):
-        tests = f"{counted(many, 'comparison')} without a spread to test by{runs}"
+        tests = f"{counted(many, 'comparison')}, untested (no standard deviations){runs}"
     contradicting = sorted((test for test in judged.comparisons if test.lead < 0), key=lambda test: test.lead)
     against = "; ".join(
         f"{_minus(comparison)}, {comparison.block}, {comparison.metric}: {written(comparison.difference, sign='+')}"
         for comparison in contradicting[:MOST]
     )
-    contradicted = f". Against it most: {against}" if against else ""
-    return f"{source}: {judged.verdict}; {tests}. In the means it {judged.in_means}: {right} of {many}{contradicted}."
+    contradicted = f". Strongest contradictions: {against}" if against else ""
+    means = f"By the means alone, it {judged.in_means}: {right} of {many}"
+    return f"{source}: {judged.verdict}; {tests}. {means}{contradicted}."
 
 
 def for_programs(sources: Sequence[ClaimSource]) -> list[dict[str, Any]]:
-    """Return the verdicts for JSON, unrounded."""
+    """Return the verdicts and all comparisons for JSON, unrounded."""
     return [
         vars(claim)
         | {"source": source.name, "verdict": claim.verdict, "in_means": claim.in_means}
@@ -331,7 +337,7 @@ def for_programs(sources: Sequence[ClaimSource]) -> list[dict[str, Any]]:
 
 
 def _minus(comparison: Comparison) -> str:
-    """Name a comparison: `con_nca minus con_con of fc-bow`; with two recipes, each before its objective."""
+    """Name a comparison, e.g. `con_nca minus con_con of fc-bow`; if the recipes differ, with RECIPE:OBJECTIVE twice."""
     (one, mine), (other, theirs) = (name.split(":", 1) for name in (comparison.better, comparison.than))
     if one == other:
         return f"{mine} minus {theirs} of {one}"
@@ -339,7 +345,7 @@ def _minus(comparison: Comparison) -> str:
 
 
 def _verdicts(judged: JudgedClaim, compared: str) -> str:
-    """`4 of 96 comparisons significant, none reversed`."""
+    """Return a summary of the verdicts, e.g. `4 of 96 comparisons significant, none reversed`."""
     return (
         f"{judged.verdicts.count(HOLDS)} of {compared} significant, {judged.verdicts.count(FAILS) or 'none'} reversed"
     )

@@ -1,4 +1,4 @@
-"""Documents of sentences and small tables of text, as text, Markdown and LaTeX: what `goalgrid effects` prints."""
+"""Documents of sentences and small text tables, as plain text, Markdown or LaTeX, e.g. for `goalgrid effects`."""
 
 import math
 import shutil
@@ -15,13 +15,13 @@ from goalgrid.results.statistics.significance import Interval
 from goalgrid.results.tables.notation import check_set, prose
 
 WIDTH = min(100, shutil.get_terminal_size((100, 0)).columns)
-"""Columns of a text: as many as the terminal has, and no more than are easily read."""
+"""Line width of text output: the terminal's width, at most 100 columns."""
 GLUE = "\u00a0"
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A small table of text. The first column is aligned left, the others right."""
+    """A small text table; the first column is left-aligned, the others are right-aligned."""
 
     title: str
     head: tuple[str, ...]
@@ -29,7 +29,7 @@ class Sheet:
 
     @classmethod
     def telling(cls, title: str, head: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> "Sheet":
-        """Build a sheet without the columns, except the first, that are empty or `NONE` in every row."""
+        """Build a sheet, dropping columns (except the first) that are empty or `NONE` in all rows."""
         shown = [place for place in range(len(head)) if not place or {row[place] for row in rows} - {"", NONE}]
         titles, *others = (tuple(row[place] for place in shown) for row in (head, *rows))
         return cls(title, titles, tuple(others))
@@ -45,14 +45,14 @@ class DocumentSection:
 
 @dataclass(frozen=True)
 class Document:
-    """Sections, and sentences that hold for all of them."""
+    """Sections, and a footer of sentences that apply to all of them."""
 
     sections: tuple[DocumentSection, ...]
     footer: tuple[str, ...]
 
 
 def text(document: Document) -> str:
-    """Write the document as text, in lines of `WIDTH` columns at most."""
+    """Write the document as plain text; sentences are wrapped at `WIDTH` columns."""
     footer = "\n".join(_wrapped(line, "- ") for line in document.footer)
     return _joined(document, lambda title: f"{title}\n{'=' * len(title)}", _aligned, _wrapped, footer)
 
@@ -66,7 +66,7 @@ def as_markdown(document: Document) -> str:
 def as_latex(document: Document) -> str:
     r"""Write the document in LaTeX: paragraphs and `tabular`s; needs \usepackage{booktabs}.
 
-    UserError: pdflatex lacks a character.
+    Raises a UserError if pdflatex cannot typeset a character.
     """
     notes = "\n".join(f"\\item {prose(line)}" for line in document.footer)
     footer = f"\\begin{{itemize}}\n{notes}\n\\end{{itemize}}"
@@ -90,13 +90,13 @@ TEXT: dict[str, Callable[[Document], str]] = {"terminal": text, "markdown": as_m
 
 
 def interval_text(interval: Interval, sign: str = "") -> str:
-    """Write an interval: `[-0.2, 1.3]`; `--` if it does not exist."""
+    """Format an interval, e.g. `[-0.2, 1.3]`; `--` if it is NaN."""
     low, high = (written(bound, sign=sign) for bound in (interval.low, interval.high))
     return NONE if math.isnan(interval.low) else f"[{low}, {high}]"
 
 
 def finite(value: Any) -> Any:
-    """Convert the value for JSON: the fields of a dataclass, and None for NaN and infinity."""
+    """Convert the value for JSON: dataclasses to dicts, NaN and infinity to None."""
     return to_jsonable_python(value, inf_nan_mode="null")
 
 

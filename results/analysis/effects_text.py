@@ -1,4 +1,4 @@
-"""What `goalgrid effects` says: an analysis in sentences and small tables, as comma-separated values and as JSON."""
+"""Writes the output of `goalgrid effects`: analyses as sentences and small tables, or as CSV."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,12 +20,15 @@ from goalgrid.results.tables import LIKE_BEST
 
 FORMATS = (*TEXT, "csv")
 FEW = 10
-"""Number of seeds below which a plan that rests on a standard deviation needs a warning."""
+"""Number of seeds below which an estimate based on a standard deviation gets a warning."""
 ALONE = "with no other cell to compare"
 
 
 def document(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Document:
-    """Build a document with a section per analysis, the first of a block with its conditions; no cells: of a paper."""
+    """Build a document with one section per analysis; a block's conditions are in its first section.
+
+    `cells`: cells of the grid; empty for a paper's table.
+    """
     footer, sections, titles = _footer(analyses, cells) if cells else (PRINTED,), list[DocumentSection](), set[str]()
     for analysis in analyses:
         sections.append(_section(analysis, () if analysis.title in titles else analysis.conditions))
@@ -34,9 +37,9 @@ def document(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Document:
 
 
 def write_out(analyses: Sequence[Analysis], cells: Sequence[Cell], kind: str) -> str:
-    """Write the analyses in a format of `FORMATS`; without cells, those of a paper's table.
+    """Write the analyses in one of `FORMATS`; `cells`: cells of the grid, empty for a paper's table.
 
-    As comma-separated values a line for every number: block, metric, its place in the analysis, the number unrounded.
+    CSV has one line per number: block, metric, position in the analysis, and the unrounded number.
     """
     if kind != "csv":
         return TEXT[kind](document(analyses, cells))
@@ -51,13 +54,13 @@ PRINTED = (
 
 
 def metric_title(metric: str, noun: str) -> str:
-    """Return the title of a metric: `Image → Text, Recall@1 (%)`."""
+    """Return the title of a metric, e.g. `Image → Text, Recall@1 (%)`."""
     direction, _, name = metric.partition("_")
     return f"{directions(noun)[direction].text}, {METRIC_NAMES[name]}" if name else METRIC_NAMES[metric]
 
 
 def finding(analysis: Analysis) -> str:
-    """Summarise a block: its best cell, cells not distinguishable from it, and how many seeds would help."""
+    """Summarise a block: the best cell, cells not distinguishable from it, and how many seeds would separate them."""
     if not analysis.best:
         return f"{analysis.title}, {_size(analysis)}: {_none_best(analysis).replace('All', 'all', 1)}"
     among = f" of the {counted(len(analysis.names), 'cell')} compared" if analysis.caveats else ""
@@ -71,12 +74,12 @@ def finding(analysis: Analysis) -> str:
     seeds = f"about {nearest.seeds_needed}" if nearest.seeds_needed else "more than 1,000"
     ahead = f"lead of {written(abs(nearest.mean))} over {nearest.name}"
     if len(analysis.seeds) < 3:  # their spread may be 32 times that of many seeds
-        return f"{words} Two seeds do not say how many would show its {ahead}."
-    return f"{words} If the {ahead} is as large as seen, {seeds} seeds would show it (paired t test, power 0.8)."
+        return f"{words} Two seeds are too few to estimate how many would show its {ahead}."
+    return f"{words} If the {ahead} is as large as observed, {seeds} seeds would show it (paired t test, power 0.8)."
 
 
 def verdict(analysis: Analysis, name: str) -> str:
-    """Say whether a cell is distinguishable from the best, and its difference from the baseline."""
+    """State whether a cell is distinguishable from the best, and its difference from the baseline."""
     means = dict(zip(analysis.names, analysis.means, strict=True))
     over = f" over {counted(len(analysis.seeds), 'shared seed')}" if analysis.caveats else ""
     what = f"{_short(analysis)} {written(means[name])}{over}"
@@ -101,7 +104,7 @@ def _alone(analysis: Analysis) -> bool:
 
 
 def _short(analysis: Analysis) -> str:
-    """`rsum`, `Image → Text, Recall@1`."""
+    """Return a short title of the metric, e.g. `rsum` or `Image → Text, Recall@1`."""
     return metric_title(analysis.metric, analysis.noun).partition(" (")[0].partition(", the")[0]
 
 
@@ -132,7 +135,7 @@ def _summary(anova: Anova) -> str:
     if math.isnan(anova.seeds):
         rest = f"{_percent(anova.error)} is residual, the spread of runs within cells."
     if not anova.freedom:
-        rest = "One seed has no residual variance to test against: none of it is tested."
+        rest = "With one seed there is no residual variance, so nothing is tested."
     return f"The {'; the '.join(words)}. {rest}"
 
 
@@ -188,7 +191,7 @@ def _none_best(analysis: Analysis) -> str:
 
 
 def _listed(some: Sequence[str], every: Sequence[str]) -> str:
-    """Some of these names, or `all but` the few that lack."""
+    """List the names, or `all but` the few that are missing."""
     lacking = [name for name in every if name not in some]
     if len(some) <= max(1, len(lacking)):
         return ", ".join(some)
@@ -229,12 +232,12 @@ def _footer(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Iterator[str
     yield f"Test metrics on {protocols}; {selections(cells)}."
     if max(len(analysis.seeds) for analysis in analyses) < 2:
         yield (
-            "One seed: the table describes these means, and cannot say whether other seeds would agree. For "
-            "intervals and tests add seeds to the grid: goalgrid run GRID --set 'seeds=[0,1,2,3,4]'."
+            "One seed: the table describes these means only; other seeds may disagree. For intervals and tests, add "
+            "seeds to the grid: goalgrid run GRID --set 'seeds=[0,1,2,3,4]'."
         )
         return
     yield (
-        "Model: main effects, interactions and the seed as a block (cells of one seed share start weights and "
+        "Model: main effects, interactions and the seed as a block (cells of one seed share initial weights and "
         "batches); the error of F tests is pooled over cells. η², ω²: Hays (1963). Intervals of means: t over seeds."
     )
     if compared := {len(analysis.names) for analysis in analyses if analysis.like_best}:
@@ -243,11 +246,11 @@ def _footer(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Iterator[str
         factors = std_factors(n)
         bounds = f"{written(factors.low)} to {written(factors.high)}"
         needed = (
-            f"Seeds for {WORTH_FINDING}: with which a paired t test finds {WORTH_FINDING} points with power 0.8 at "
-            f"{_percent(LEVEL)} (unadjusted), from the spread of the differences"
+            f"Seeds for {WORTH_FINDING}: needed for a paired t test to find {WORTH_FINDING} points with power 0.8 at "
+            f"{_percent(LEVEL)} (unadjusted), given the spread of the differences"
         )
         if n < FEW:
-            yield f"{needed}; the true spread may be {bounds} times the spread of these {n} seeds."
+            yield f"{needed}; the true spread may be {bounds} times that of these {n} seeds."
         else:
             yield f"{needed}."
 

@@ -1,4 +1,4 @@
-"""The fairness sheet: whether all cells of a grid had the same chance, a row for each, and what is wrong with it."""
+"""The fairness sheet: checks whether all cells of a grid were trained and tuned under equal conditions."""
 
 import math
 from collections import Counter
@@ -22,52 +22,53 @@ from goalgrid.results.records.scores import Scores
 from goalgrid.results.tables import Row, Table
 
 APART = 0.5
-"""Shares of clipped steps of a block that differ by more are no longer the same optimizer."""
+"""If a block's shares of clipped steps differ by more than this, the optimizers are effectively different."""
 
 
 class Fault(NamedTuple):
-    """What is unfair of a cell."""
+    """A fairness fault of a cell."""
 
     rule: str
-    """A name in `RULES`."""
+    """Name of the broken rule in `RULES`."""
     text: str
 
 
 class Effort(NamedTuple):
-    """What trials trained."""
+    """Training effort of trials: epochs and wall-clock time."""
 
     epochs: int = 0
     seconds: float = 0.0
 
     @property
     def hours(self) -> str:
-        """Two digits of less than an hour."""
+        """Hours, with one decimal place; with two significant digits if below one hour."""
         hours = self.seconds / 3600
         return f"{hours:.2g}" if hours < 1 else f"{hours:,.1f}"
 
 
 @dataclass(frozen=True)
 class FairRow:
-    """What a cell chose, what that cost, and how its trials went."""
+    """A cell's row of the fairness sheet: chosen settings, search cost, and how its trials trained."""
 
     cell: Cell
     chosen: Mapping[str, Any]
+    """Settings chosen by validation."""
     default: Mapping[str, Any]
-    """The values without a search; empty: they were not tried."""
+    """Default values of these settings; empty if the search did not try them."""
     validation: Validation | None
-    """None: nothing is chosen."""
+    """Validation scores of the search; None if nothing is chosen."""
     searched: Effort
-    """Of search trials, and of those that confirm."""
+    """Effort of the search, including confirmation trials."""
     trained: Effort
-    """Of the trials that tables show."""
+    """Effort of the trials shown in tables."""
     clipped: float
-    """Share of their steps whose gradient is clipped; NaN: their histories are older than that."""
+    """Share of their steps with a clipped gradient; NaN if their histories are too old to tell."""
     collapsed: tuple[int, ...]
-    """Seeds that are at chance, or whose training failed."""
+    """Seeds that are at chance level or failed."""
     last: tuple[int, int]
-    """Trials whose best epoch is the last, and finished trials that choose an epoch."""
+    """Number of trials whose best epoch is the last, and of finished trials that select an epoch."""
     settings: Mapping[str, Any]
-    """In which it differs from other cells of its data set, though no axis says so."""
+    """Settings that differ from other cells of the data set without being an axis."""
     faults: tuple[Fault, ...] = ()
 
     @property
@@ -76,12 +77,12 @@ class FairRow:
 
     @property
     def share(self) -> float:
-        """Of the epochs of whole search trials, the share that they trained; NaN without a search."""
+        """Epochs trained in the search, as a share of those without early stopping; NaN without a search."""
         spent, whole = (sum(choice.epochs[place] for choice in self.cell.choices) for place in (0, 1))
         return spent / whole if whole else math.nan
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it for a program; None in place of a missing number."""
+        """Return all values for JSON; missing numbers are None."""
         tried = [choice.to_dict() for choice in self.cell.choices]
         numbers = vars(self.validation) if self.validation else {}
         return {
@@ -104,7 +105,7 @@ class FairRow:
 
 
 def fair_rows(cells: Sequence[Cell], scores: Scores, home: Home) -> list[FairRow]:
-    """Return a row for every trained cell; UserError: a record cannot be read."""
+    """Return one row per trained cell; unreadable records are left out."""
     cells = [cell for cell in cells if cell.trials and not cell.published]
     searching = {name for cell in cells for choice in cell.choices for one in choice.tried for name in _ids(one)}
     ids = dict.fromkeys([*scores.rows, *searching])
@@ -116,12 +117,12 @@ def fair_rows(cells: Sequence[Cell], scores: Scores, home: Home) -> list[FairRow
 
 
 def broken(rows: Iterable[FairRow], required: Collection[str]) -> list[str]:
-    """List faults of required rules: `equal-epochs: infonce by fc-bow on flickr8k trains 9 epochs, most others 3`."""
+    """List the faults against required rules, each as `RULE: CELL: FAULT`."""
     return [f"{f.rule}: {_title(row.cell)}: {f.text}" for row in rows for f in row.faults if f.rule in required]
 
 
 def lettered(table: Table, rows: Iterable[FairRow]) -> Table:
-    """Add the faults of each cell to the table as remarks, which LaTeX explains by letters below the table."""
+    """Add each cell's faults to the table as remarks; LaTeX shows them as lettered footnotes."""
     faults = {tuple(sorted(_keys(row.cell).items())): tuple(_short(row)) for row in rows}
     names = {name for keys in faults for name, _ in keys}
 
@@ -129,7 +130,7 @@ def lettered(table: Table, rows: Iterable[FairRow]) -> Table:
         return faults.get(tuple(sorted((name, keys[name]) for name in names if name in keys)), ())
 
     def line(row: Row) -> Row:
-        """The row, with what all of its entries share at its name."""
+        """Return the row with its remarks; remarks that all entries share move to the row's name."""
         first, *others = [remarks(entry.keys) for entry in row.entries if entry] or [()]
         if all(other == first for other in others):
             return replace(row, notes=(*row.notes, *first))
@@ -145,7 +146,7 @@ def _short(row: FairRow) -> Iterable[str]:
 
 
 def document(rows: Sequence[FairRow]) -> Document:
-    """Build the sheet: for each block what was chosen, what it cost and how training went; below, every fault."""
+    """Build the sheet: for each block the chosen settings, search costs and training; all faults in the footer."""
     sections = tuple(
         DocumentSection(block_title(block), tuple(sheet for sheet in _sheets(of_block) if sheet.rows))
         for block, of_block in grouped((row.cell.block, row) for row in rows).items()
@@ -190,7 +191,7 @@ def _row(cell: Cell, scores: Scores, home: Home, done: Mapping[str, Mapping[str,
 
 
 def _effort(home: Home, trial_id: str, done: Mapping[str, Mapping[str, Any]]) -> Effort:
-    """Of a finished trial by its record, of one that was stopped or diverged by its history."""
+    """Return a trial's effort: from its record if it is finished, from its history if it was stopped or diverged."""
     if trial_id in done:
         return Effort(done[trial_id]["epochs"], done[trial_id]["train_seconds"])
     rows = list(home.trial(trial_id).rows())
@@ -203,13 +204,13 @@ def _sum(efforts: Iterable[Effort]) -> Effort:
 
 
 def _clipped(home: Home, trial_id: str) -> float:
-    """The share of clipped steps of a trial, each epoch as much as another; NaN: an older history, or none."""
+    """Return a trial's share of clipped steps, averaged over epochs; NaN if its history is missing or too old."""
     shares = [row["clipped"] for row in home.trial(trial_id).rows() if "clipped" in row]
     return fmean(shares) if shares else math.nan
 
 
 def _common_settings(rows: Iterable[FairRow]) -> dict[str, str]:
-    """By data set, the unequal settings that most of its cells have, as a text; empty: no two cells agree."""
+    """Return, by data set, the most common values of the unequal settings, as text; empty if no two cells agree."""
     texts = grouped((row.cell.dataset, _settings(row)) for row in rows)
     most = {dataset: Counter(of_data).most_common(1)[0] for dataset, of_data in texts.items()}
     return {dataset: text if count > 1 else "" for dataset, (text, count) in most.items()}
@@ -220,12 +221,12 @@ def _settings(row: FairRow) -> str:
 
 
 def _values(values: Mapping[str, Any]) -> str:
-    """`train.lr = 0.003, train.epochs = 9`; `--`: there are none."""
+    """Format settings, e.g. `train.lr = 0.003, train.epochs = 9`; `--` if there are none."""
     return ", ".join(f"{name} = {setting_text(value)}" for name, value in values.items()) or NONE
 
 
 def _listed(values: Mapping[str, Any], names: Iterable[str]) -> str:
-    """`10, 0.003`: the values of these settings; `--`: there are none."""
+    """Format the values of these settings, e.g. `10, 0.003`; `--` if there are none."""
     return ", ".join(setting_text(values[name]) if name in values else NONE for name in names) if values else NONE
 
 
@@ -238,13 +239,13 @@ def _faults(row: FairRow, block: Sequence[FairRow], common: Mapping[str, str], s
         yield Fault("no-collapse", f"at chance or failed: {_seeds(row.collapsed)} of {len(row.cell.trials)}")
     if row.last[1] and 2 * row.last[0] >= row.last[1]:
         yield Fault(
-            "long-enough", f"the best epoch is the last in {row.last[0]} of {row.last[1]} seeds: it may learn on"
+            "long-enough", f"the best epoch is the last in {row.last[0]} of {row.last[1]} seeds: may be undertrained"
         )
     shares = [other.clipped for other in block if not math.isnan(other.clipped)]
     if any(abs(row.clipped - share) > APART for share in shares):
         yield Fault(
             "equal-clipping",
-            f"{row.clipped:.0%} of its steps are clipped, in its block {min(shares):.0%} to {max(shares):.0%}",
+            f"{row.clipped:.0%} of its steps are clipped; range in its block: {min(shares):.0%} to {max(shares):.0%}",
         )
     rules = {"leak": "train-apart-from-test", "tested validation": "val-apart-from-test"}
     for kind, what in scores.leaks_of(row.cell):
@@ -256,26 +257,26 @@ def _of_epochs(row: FairRow, block: Sequence[FairRow]) -> Iterator[Fault]:
     (most, count), own = epochs.most_common(1)[0], row.cell.trials[0].epochs
     if len(epochs) > 1 and (own != most or count == 1):
         others = " or ".join(str(number) for number in sorted(epochs) if number != own)
-        yield Fault("equal-epochs", f"trains {own} epochs, others of its block {others}")
+        yield Fault("equal-epochs", f"trains {own} epochs, others in its block {others}")
     shares = [other.share for other in block if not math.isnan(other.share)]
     if row.share < max(shares, default=0.0):
         yield Fault(
             "equal-epochs",
-            f"its search trained {row.share:.0%} of the epochs of whole search trials, another of its block "
+            f"its search trained {row.share:.0%} of the epochs of full search trials, another one in its block "
             f"{max(shares):.0%}",
         )
 
 
 def _of_search(row: FairRow) -> Iterator[Fault]:
-    """Faults of the searches of a cell, each once."""
+    """Return the faults of a cell's searches, without duplicates."""
     faults = dict[Fault, None]()
     for choice in row.cell.choices:
         if choice.missing.get("failed") or choice.missing.get("impossible"):
             faults[Fault("equal-points", f"chosen among {points(choice)} of {choice.draws} points")] = None
         if choice.default is None:
-            faults[Fault("default-tried", "the default is no point of its search")] = None
+            faults[Fault("default-tried", "its search does not include the default")] = None
         if len(choice.possible) > 1 and not choice.candidates:
-            faults[Fault("confirmed", "the seed of the search alone decided")] = None
+            faults[Fault("confirmed", "chosen by the search's own seed alone")] = None
         for name in choice.edges:
             value = setting_text(dict(choice.best.point)[name])
             faults[Fault("no-edge", f"the chosen {name} = {value} is at an edge of {choice.range(name)}")] = None
@@ -309,7 +310,7 @@ def _title(cell: Cell) -> str:
 
 
 def _keys(cell: Cell) -> dict[str, str]:
-    """The keys of the cell's entries in a table."""
+    """Return the keys of the cell's entries in a table."""
     return {name: str(value) for name, value in cell.axes.items()}
 
 
@@ -338,7 +339,7 @@ def _sheets(rows: Sequence[FairRow]) -> Iterator[Sheet]:
             ("epochs of table", lambda row: str(row.trained.epochs)),
             ("hours ", lambda row: row.trained.hours),
         ]
-        yield _sheet("What the search cost, and the trials of the table", searched, costs)
+        yield _sheet("Cost of the search, and of the trials in the table", searched, costs)
     trained: list[tuple[str, Column]] = [
         ("epochs", lambda row: str(row.cell.trials[0].epochs)),
         ("clipped steps", lambda row: NONE if math.isnan(row.clipped) else f"{row.clipped:.0%}"),
@@ -346,7 +347,7 @@ def _sheets(rows: Sequence[FairRow]) -> Iterator[Sheet]:
         ("best epoch is last", lambda row: f"{row.last[0]} of {row.last[1]}" if row.last[1] else NONE),
         ("unequal settings", _settings),
     ]
-    yield _sheet("How the trials of the table trained", rows, trained)
+    yield _sheet("Training of the trials in the table", rows, trained)
 
 
 def _sheet(title: str, rows: Iterable[FairRow], columns: Sequence[tuple[str, Column]]) -> Sheet:

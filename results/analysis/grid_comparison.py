@@ -1,4 +1,4 @@
-"""Two grids, versions of code or runs folders side by side: what differs, and what `goalgrid compare` says of it."""
+"""Compares two grids, code versions or runs folders, and writes the output of `goalgrid compare`."""
 
 import json
 import math
@@ -24,48 +24,48 @@ from goalgrid.results.renderers import csv
 from goalgrid.results.statistics.significance import LEVEL, Interval, Sample, holm, paired_t, t_interval, welch
 
 OF_A_TRIAL = ("schema_version", "seed", "starts_from", "ensemble")
-"""Settings that are a trial's own, or that name other trials: no reason why cells differ."""
+"""Settings that vary between trials of a cell, or that refer to other trials; cells are not compared by them."""
 HELD = ("device", "device_type", "threads", "python")
 """Fields of a record's environment to compare, in addition to versions and commit."""
 FORMATS = (*TEXT, "csv")
 SHOWN = 48
-"""Characters of a value that differs; the JSON has all of them."""
+"""Maximum number of characters shown of a value; JSON has the full value."""
 
 
 @dataclass(frozen=True)
 class SideCell:
-    """A cell of a side: its axes, its settings by dotted name, and its scores by metric."""
+    """A cell on one side of a comparison: its axes, settings by dotted name, and scores by metric."""
 
     axes: Mapping[str, str]
     settings: Mapping[str, str]
     scores: Mapping[str, Score]
     trained: frozenset[tuple[str, Any]] = frozenset()
-    """Ids of its finished trials, with the time when each was done."""
+    """Ids of its finished trials, each with its completion time."""
 
     @property
     def name(self) -> str:
-        """`shapes, cnn-bow, con_nca, objective.tau = 10`."""
+        """The cell's name, e.g. `shapes, cnn-bow, con_nca, objective.tau = 10`."""
         bare = ("dataset", "recipe")
         return ", ".join(value if axis in bare else _place(axis, value, value) for axis, value in self.axes.items())
 
 
 @dataclass(frozen=True)
 class Side:
-    """A grid in a runs folder, as it is compared."""
+    """One side of a comparison: a grid in a runs folder."""
 
     name: str
     cells: tuple[SideCell, ...]
     sources: Mapping[str, str]
-    """Code, data, versions and device of the finished trials, each as one text."""
+    """Code, data, library versions and device of the finished trials, each as text."""
     noun: str = "image"
     search: Mapping[str, str] = field(default_factory=dict)
-    """[select] by dotted name; empty: validation chooses nothing."""
+    """The grid's [select] settings by dotted name; empty if nothing is chosen by validation."""
 
     @classmethod
     def of(
         cls, grid: Grid, cells: Sequence[Cell], scores: Scores, home: Home, metrics: Sequence[str], now: provenance.Now
     ) -> "Side":
-        """Collect the finished trials, including those of other code and data than now."""
+        """Build a side from the grid's finished trials, including stale ones (older code or data)."""
         rows = record_cache.rows(home, scores.rows, provenance.COLUMNS)
         ends = {trial_id: (trial_id, row["finished_at"]) for trial_id, row in rows.items()}
         compared = tuple(
@@ -86,11 +86,15 @@ class CellDifference:
     """A cell of B minus the corresponding cell of A, in one metric.
 
     Args:
-        name: values of the axes in which the compared cells differ from one another.
-        a, b: means over the seeds that are compared; NaN without a finished trial.
-        pairs: seeds that both have, if the cells are compared seed by seed; else 0.
-        how: the test, or why there is none.
-        holm: p, adjusted for all cells in this metric.
+        name: values of the axes on which the compared cells differ from each other.
+        metric: the metric.
+        a, b: means over the compared seeds; NaN without a finished trial.
+        n_a, n_b: numbers of compared seeds.
+        pairs: number of common seeds if the cells are compared seed by seed; else 0.
+        how: the test used, or why there is none.
+        mean: B minus A.
+        interval, p: interval and p value of the difference.
+        holm: p value adjusted (Holm) for all cells in this metric.
     """
 
     name: str
@@ -109,7 +113,7 @@ class CellDifference:
 
 @dataclass(frozen=True)
 class Differing:
-    """A setting, or a source of the numbers, that differs between A and B; in how many of the compared cells."""
+    """A setting, or other condition of training, that differs between A and B; `cells`: in how many compared cells."""
 
     name: str
     a: str
@@ -125,13 +129,13 @@ class GridComparison:
     settings: tuple[Differing, ...]
     sources: tuple[Differing, ...]
     differences: tuple[CellDifference, ...]
-    """Metric by metric, in the order of the cells."""
+    """Differences, metric by metric, in the order of the cells."""
     alone: tuple[str, ...]
     noun: str = "image"
 
 
 def compare(a: Side, b: Side, metrics: Sequence[str]) -> GridComparison:
-    """Compare the cells that correspond: those with the same values on all axes that both sides vary in common."""
+    """Compare corresponding cells: those with equal values on every axis on which the two sides share a value."""
     matched = _matched(a, b)
     trials = [(one.scores[metrics[0]].trials, other.scores[metrics[0]].trials) for one, other in matched]
     # without a second pair of the same trials, which cells share if a swept value changes nothing
@@ -154,7 +158,7 @@ def compare(a: Side, b: Side, metrics: Sequence[str]) -> GridComparison:
 
 
 def difference(name: str, metric: str, one: SideCell, other: SideCell) -> CellDifference:
-    """Return B minus A: seed by seed if both share the draws of two seeds or more, else by Welch."""
+    """Compute B minus A: paired by seed if at least two seeds are common and start alike, else with Welch's test."""
     a, b = one.scores[metric], other.scores[metric]
     of_a, of_b = dict(zip(a.seeds, a.values, strict=True)), dict(zip(b.seeds, b.values, strict=True))
     # what start weights and batches are drawn for, in addition to the seed
@@ -181,7 +185,7 @@ def difference(name: str, metric: str, one: SideCell, other: SideCell) -> CellDi
 
 
 def _matched(a: Side, b: Side) -> list[tuple[SideCell, SideCell]]:
-    """The pairs of cells with the same values on the axes on which the sides have a value in common."""
+    """Return the pairs of cells with equal values on every axis on which the two sides share a value."""
     shared = []
     for axis in (name for name in a.cells[0].axes if name in b.cells[0].axes):
         of_a, of_b = ({cell.axes[axis] for cell in side.cells} for side in (a, b))
@@ -189,18 +193,21 @@ def _matched(a: Side, b: Side) -> list[tuple[SideCell, SideCell]]:
             shared.append(axis)
         elif axis == "dataset" or (len(of_a) > 1 and len(of_b) > 1):
             raise UserError(
-                f"{a.name} and {b.name} have no {axis} in common: {', '.join(sorted(of_a))} there, "
-                f"{', '.join(sorted(of_b))} here, so no cells correspond. Compare grids that share a {axis}."
+                f"{a.name} and {b.name} have no {axis} in common, so no cells correspond: {a.name} has "
+                f"{', '.join(sorted(of_a))}; {b.name} has {', '.join(sorted(of_b))}. Compare grids that share a {axis}."
             )
     groups = grouped((tuple(cell.axes[axis] for axis in shared), cell) for cell in b.cells)
     pairs = [(cell, other) for cell in a.cells for other in groups.get(tuple(cell.axes[axis] for axis in shared), [])]
     if not pairs:
-        raise UserError(f"{a.name} and {b.name} have no cells with the same {', '.join(shared)}: none correspond.")
+        raise UserError(
+            f"{a.name} and {b.name} cannot be compared: no two cells have the same {', '.join(shared)}. "
+            "Compare grids that share cells."
+        )
     return pairs
 
 
 def _names(pairs: Sequence[tuple[SideCell, SideCell]]) -> list[str]:
-    """The cells by the axes in which the pairs differ from one another: `con_con, recipe = fc-bow | fc-gru`."""
+    """Name the pairs by the axes on which they differ from each other, e.g. `con_con, recipe = fc-bow | fc-gru`."""
     axes = dict.fromkeys(axis for one, other in pairs for axis in (*one.axes, *other.axes))
     values = {axis: [(_value(one, axis), _value(other, axis)) for one, other in pairs] for axis in axes}
     varying = [axis for axis in axes if len(set(values[axis])) > 1] or ["objective"]
@@ -210,7 +217,7 @@ def _names(pairs: Sequence[tuple[SideCell, SideCell]]) -> list[str]:
 
 
 def _value(cell: SideCell, axis: str) -> str:
-    """The cell's value of an axis, which may be an axis of the other side alone; empty if its objective lacks it."""
+    """Return the cell's value of an axis, possibly of the other side only; empty if its objective lacks the setting."""
     if axis.startswith("objective.") and axis not in cell.settings:
         return ""
     return cell.axes.get(axis) or cell.settings.get(axis, "")
@@ -238,7 +245,7 @@ def _alone(side: Side, matched: Sequence[SideCell]) -> str:
 
 
 def _sources(rows: provenance.Rows, code: Mapping[str, str]) -> dict[str, str]:
-    """Where the numbers come from, as texts: what all finished trials have, or the values that they have."""
+    """Return code state, commit, data, device and versions of the finished trials; several values are joined."""
     other = [trial_id for trial_id, row in rows.items() if row["code_fingerprint"] != code[trial_id]]
 
     def noted(row: Mapping[str, Any]) -> dict[str, str]:
@@ -257,13 +264,13 @@ def _sources(rows: provenance.Rows, code: Mapping[str, str]) -> dict[str, str]:
 
 
 def _settings_of(cell: Cell) -> dict[str, str]:
-    """By the names that a grid file gives them: `objective.tau`."""
+    """Return the cell's settings, named as in a grid file, e.g. `objective.tau`."""
     values = flat(cell.trials[0].settings.model_dump(mode="json", exclude=set(OF_A_TRIAL)))
     return {name.replace("objective.parameters.", "objective."): _text(value) for name, value in values.items()}
 
 
 def _search_of(grid: Grid) -> dict[str, str]:
-    """By the names that a grid file gives them: `select.seed`; of the rule that stops none, no numbers."""
+    """Return [select], named as in a grid file, e.g. `select.seed`; without stopping parameters if `stop` is none."""
     if grid.select is None:
         return {}
     unread = {"grace", "factor"} if grid.select.stop == "none" else set()
@@ -273,12 +280,12 @@ def _search_of(grid: Grid) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
-    """10 and 10.0 are one value, however a grid file writes it."""
+    """Format a value so that 10 and 10.0 are the same."""
     return "none" if value is None else str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def document(comparison: GridComparison) -> Document:
-    """Build a document of what differs, with a section for every metric."""
+    """Build a document: first the settings and conditions that differ, then one section per metric."""
     by_metric = grouped((difference.metric, difference) for difference in comparison.differences)
     title = f"{comparison.a} (A) and {comparison.b} (B): {counted(comparison.cells, 'cell')} compared"
     sections = [DocumentSection(title, tuple(_what(comparison)))]
@@ -334,16 +341,16 @@ def _metric(differences: list[CellDifference]) -> Iterator[str | Sheet]:
 
 def _footer(comparison: GridComparison) -> Iterator[str]:
     how = {difference.how for difference in comparison.differences}
-    yield "A, B: means over the seeds that are compared. Holm: adjusted for all cells of a metric."
+    yield "A, B: means over the compared seeds. Holm: p adjusted for all cells of a metric."
     if "seed by seed" in how:
         yield (
-            "Seed by seed: t interval and paired t test over the seeds that both have; the same seed gives the same "
-            "start weights and batches. Other seeds are left out."
+            "Seed by seed: t interval and paired t test over common seeds, which give both sides the same initial "
+            "weights and batches. Other seeds are left out."
         )
     if "unpaired (Welch)" in how:
         yield (
-            "Unpaired (Welch): fewer than two seeds in common, or another recipe, which draws other weights and "
-            "batches from the same seed; all seeds count, and both sides may vary differently."
+            "Unpaired (Welch): fewer than two common seeds, or different recipes or data sets, for which the same seed "
+            "gives different weights and batches. All seeds are used; unequal variances are allowed."
         )
     if any("one seed" in words for words in how):
-        yield "One seed shows no spread: a difference without interval and test may be chance. Add seeds."
+        yield "With one seed there is no interval and no test: a difference may be due to chance. Add seeds."

@@ -1,4 +1,4 @@
-"""A metric of several cells over the seeds that all of them have, as a complete array; and a table's marks by it."""
+"""A metric of several cells over their common seeds as a complete array; marks cells that tie with the best."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from goalgrid.results.tables.legend import Sentence
 
 @dataclass(frozen=True)
 class Observations:
-    """A value for every cell in every seed."""
+    """A complete array of values: one for each cell and seed."""
 
     names: tuple[str, ...]
     seeds: tuple[int, ...]
@@ -25,13 +25,13 @@ class Observations:
     """(cells, seeds)"""
     notes: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
-    """Which finished trials do not count here, in sentences."""
+    """Sentences on finished trials that are not used here."""
 
     @classmethod
     def shared(cls, scores: Mapping[str, Score]) -> "Observations":
-        """Return the cells that have finished trials, in the seeds that all of them have.
+        """Return the values of the cells with finished trials, over their common seeds.
 
-        If fewer than two seeds would remain, cells are left out instead, those with the fewest seeds first.
+        If fewer than two seeds are common, the cells with the fewest seeds are left out.
         """
         cells = {name: dict(zip(score.seeds, score.values, strict=True)) for name, score in scores.items() if score.n}
         empty = [name for name in scores if name not in cells]
@@ -55,14 +55,14 @@ class Observations:
         return self.values.mean(axis=1)
 
     def ranked(self, *, lowest: bool = False) -> list[str]:
-        """Return the cells, the best first; cells of equal means in their order."""
+        """Return the cells' names, best first; cells with equal means keep their order."""
         order = np.argsort(self.means if lowest else -self.means, kind="stable")
         return [self.names[place] for place in order]
 
     def like_best(self, *, lowest: bool = False) -> list[str]:
         """Return the cells that are not distinguishable from the best, including the best.
 
-        Empty if no test is possible: fewer than two cells share two seeds, or they show no spread.
+        Empty if no test is possible: there are fewer than two cells or seeds, or the values do not vary over seeds.
         """
         if min(self.values.shape) < 2:
             return []
@@ -76,7 +76,7 @@ def _common(cells: Mapping[str, Mapping[int, float]]) -> list[int]:
 
 
 def _poorest(cells: Mapping[str, Mapping[int, float]]) -> list[str]:
-    """The cells with the fewest seeds; empty if all cells have equally many."""
+    """Return the cells with the fewest seeds; empty if all cells have equally many."""
     fewest = min(map(len, cells.values()), default=0)
     poorest = [name for name, values in cells.items() if len(values) == fewest]
     return poorest if len(poorest) < len(cells) else []
@@ -87,7 +87,7 @@ def _listed(names: Iterable[object]) -> str:
 
 
 def rule(sizes: Iterable[int]) -> Sentence:
-    """Explain the mark, for a caption; `sizes`: numbers of cells that were compared."""
+    """Return the sentence that explains the mark in a caption; `sizes`: numbers of compared cells."""
     tests = "; ".join(dict.fromkeys(map(test_of, sorted(sizes))))
     return Sentence(
         f"{LIKE_BEST} not distinguishable from the best: no other cell is ahead by more than seeds explain "
@@ -97,9 +97,9 @@ def rule(sizes: Iterable[int]) -> Sentence:
 
 
 def marked(table: Table) -> Table:
-    """Mark every entry of a table that is not distinguishable from the best of its contest.
+    """Mark the entries of a table that are not distinguishable from the best of the entries they are compared with.
 
-    The caption names the rule, if anything was tested, and what was not compared, in which blocks.
+    The caption gets the rule, if anything was tested, and notes on what was not compared and in which blocks.
     """
     blocks, notes, tested = [], dict[str, dict[str, None]](), set[int]()
     for block in table.blocks:
@@ -123,7 +123,7 @@ def marked(table: Table) -> Table:
 
 
 def _marks(contest: dict[Place, TableEntry], bold: set[Place]) -> tuple[dict[Place, bool], tuple[str, ...]]:
-    """By place, for the entries that were compared, whether to mark them; and notes for the caption."""
+    """Return whether to mark each compared entry, by its place in the block, and notes for the caption."""
     alike_in = {"pair_weight", "triplet_weight", *shared_keys(contest.values())}
     names = {
         place: " ".join(value for axis, value in entry.keys.items() if axis not in alike_in)

@@ -1,7 +1,8 @@
-"""Ranks of test queries: how much a recall would change with other test images, and which queries are worth a look.
+"""Ranks of test queries: the uncertainty of a recall over test images, and example queries that are worth a look.
 
-Models are held fixed. Images are resampled together with their captions, because the captions of an image are not
-independent queries. Worth a look are queries that every seed misses, and those on which two objectives differ.
+For the uncertainty, models are held fixed, and images are resampled together with their captions, because the captions
+of an image are not independent queries. Examples are queries that all seeds find or miss, and queries on which two
+objectives differ.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,19 +19,19 @@ from goalgrid.results.records import record
 from goalgrid.results.statistics.significance import Interval, bootstrap_interval
 
 _CUTS = {"r1": 0.5, "r5": 5, "r10": 10}
-"""A query is found below this rank; a mean place of 0.5, of a tie, is no first place."""
+"""A query counts as found if its rank (from 0) is below this; a mean rank of 0.5, from a tie, is not first."""
 
 
 @dataclass(frozen=True)
 class QueryRanks:
-    """Rank of every test query of finished trials, from 0."""
+    """Ranks (from 0) of all test queries of finished trials."""
 
     by_trial: Mapping[str, Mapping[str, NDArray[Any]]]
-    """By trial id: the ranks of `i2t` and `t2i`, and as `image` the image of each caption where it is recorded."""
+    """By trial id: ranks for `i2t` and `t2i`, and under `image` the image of each caption, if recorded."""
 
     @classmethod
     def read(cls, cells: Iterable[Cell], home: Home) -> "QueryRanks":
-        """Read the ranks of all finished trials whose record can be read; `Scores.read` names the others."""
+        """Read the ranks of all finished trials with readable records; `Scores.read` reports the unreadable ones."""
         folders = [home.trial(trial.id) for trial in trials_of(cells)]
         done = [folder.record for folder in folders if folder.is_done()]
         columns = {"i2t": "test_i2t_ranks", "t2i": "test_t2i_ranks", "image": "test_image_of_text"}
@@ -45,15 +46,18 @@ class QueryRanks:
         })  # fmt: skip
 
     def per_image(self, trials: Sequence[str], metric: str) -> NDArray[np.float64] | None:
-        """Return a recall or rsum of every test image, in percent, as a mean over trials.
+        """Return the recall or rsum of each test image, in percent, averaged over trials.
 
-        None for a median rank, and for records that do not say which image a caption has.
+        None for a median rank, or if the records do not tell which image a caption belongs to.
         """
         values = [_per_image(self.by_trial[trial], metric) for trial in trials]
         return np.mean([row for row in values if row is not None], axis=0) if values and values[0] is not None else None
 
     def interval(self, trials: Sequence[str], metric: str, *, minus: Sequence[str] = ()) -> Interval | None:
-        """Return the interval over test images of a cell's metric, or of its difference from the trials `minus`."""
+        """Return the bootstrap interval over test images of the mean metric of `trials`, or of its lead over `minus`.
+
+        None where `per_image` returns None.
+        """
         values = self.per_image(trials, metric)
         other = self.per_image(minus, metric) if minus else 0.0
         return None if values is None or other is None else bootstrap_interval(values - other)
@@ -76,11 +80,12 @@ def _per_image(ranks: Mapping[str, NDArray[Any]], metric: str) -> NDArray[np.flo
 
 
 SHOWN = 5
-"""Answers that are shown of a query; a query whose first right answer comes later counts as missed."""
+"""Number of answers shown per query; a query counts as missed if none of them is correct."""
 MISSED = 2
+"""Maximum number of missed queries per direction."""
 
 Ranks = NDArray[np.int64] | NDArray[np.float64]
-"""(seeds, queries), from 0; mean places of ties may end in a half."""
+"""Ranks from 0, (seeds, queries); mean ranks of ties may end in 1/2."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +98,12 @@ class ExampleQuery:
 def example_queries(
     objective: str, ranks: Mapping[str, Ranks], others: Mapping[str, Mapping[str, Ranks]]
 ) -> list[ExampleQuery]:
-    """Choose at most five queries a direction: found, missed, and found by this or another objective alone.
+    """Choose up to five example queries per direction: found, missed, or found by only one of two objectives.
 
-    `ranks`: of all finished seeds of the cell, by direction; `others`: of cells that differ in their objective alone.
+    Args:
+        objective: the cell's objective.
+        ranks: ranks for all finished seeds of the cell, by direction.
+        others: ranks for cells that differ only in the objective, by objective and direction.
     """
     return [
         ExampleQuery(direction, row, why)
@@ -106,7 +114,7 @@ def example_queries(
 
 
 def _of(objective: str, mine: Ranks, others: Mapping[str, Ranks]) -> Iterator[tuple[int, str]]:
-    """The rows of a direction, each with the reason why it is shown."""
+    """Yield the example queries of a direction, each with the reason why it is shown."""
     seeds = f"all {len(mine)} seeds" if len(mine) > 1 else "its seed"
     hits, misses = np.asarray((mine == 0).all(0)), np.asarray((mine >= SHOWN).all(0))
     for row in np.flatnonzero(hits)[:1].tolist():
@@ -121,7 +129,7 @@ def _of(objective: str, mine: Ranks, others: Mapping[str, Ranks]) -> Iterator[tu
 def _against(
     objective: str, among: NDArray[np.bool_], others: Mapping[str, Ranks], *, found_by_other: bool
 ) -> Iterator[tuple[int, str]]:
-    """The query on which another objective differs most, among those that this one finds, or misses, in all seeds."""
+    """Yield the query on which another objective differs most, of those that this one finds or misses in all seeds."""
     candidates = []
     for other, theirs in others.items():
         differ = among & ((theirs == 0).all(0) if found_by_other else (theirs >= SHOWN).all(0))
@@ -133,6 +141,6 @@ def _against(
 
 
 def _largest(values: Ranks, among: NDArray[np.bool_]) -> Sequence[int]:
-    """The rows among these with the largest values, the first row first where they tie."""
+    """Return the selected rows, sorted by decreasing value; ties keep their order."""
     rows = np.flatnonzero(among)
     return [int(row) for row in rows[np.argsort(-values[rows], kind="stable")]]

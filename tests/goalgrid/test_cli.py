@@ -246,7 +246,7 @@ def test_effects_say_what_matters_and_how_sure_that_is(trained: Home, goalgrid: 
     assert "The objective explains" in text
     assert "Differences from con_con, seed by seed" in text
     said = " ".join(text.split())
-    assert "the true spread may be 0.4 to 31.9 times the spread of these 2 seeds" in said
+    assert "the true spread may be 0.4 to 31.9 times that of these 2 seeds" in said
     assert max(map(len, text.splitlines())) <= 100
     analyses = json.loads(goalgrid("effects", "demo", "--direction", "t2i", "--json", runs=trained.path).stdout)
     assert [one["metric"] for one in analyses] == ["t2i_r1"]

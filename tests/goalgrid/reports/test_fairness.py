@@ -119,7 +119,7 @@ FAILED = float("nan")
 CASES: dict[str, tuple[list[str], Leaves, set[str], str]] = {
     "equal-epochs": (
         ['where=[{objective="infonce", set={"train.epochs"=9}}]'], Leaves(), {"equal-epochs", "equal-settings"},
-        "trains 9 epochs, others of its block 15",
+        "trains 9 epochs, others in its block 15",
     ),
     "equal-settings": (
         ['where=[{objective="infonce", set={"train.batch_size"=64}}]'], Leaves(), {"equal-settings"},
@@ -128,16 +128,16 @@ CASES: dict[str, tuple[list[str], Leaves, set[str], str]] = {
     "halved": (
         ["select.stop=asha", "select.grace=1", "train.epochs=3"],
         Leaves(stopped=lambda trial: of("infonce", trial) and trial.seed == 100 and trial.shared.train.lr == 1e-4),
-        {"equal-epochs"}, "its search trained 83% of the epochs of whole search trials, another of its block 100%",
+        {"equal-epochs"}, "its search trained 83% of the epochs of full search trials, another one in its block 100%",
     ),
     "equal-points": (
         [], Leaves(values=lambda t: FAILED if of("infonce", t) and t.shared.train.lr == 1e-4 else HONEST.values(t)),
         {"equal-points"}, "chosen among 3 (1 failed) of 4 points",
     ),
-    "default-tried": (["select.include=none"], Leaves(), {"default-tried"}, "the default is no point of its search"),
+    "default-tried": (["select.include=none"], Leaves(), {"default-tried"}, "its search does not include the default"),
     "confirmed": (
         ['select={over={"train.lr"=[1e-4,1e-3,2e-3,1e-2]}, include="default"}'], Leaves(), {"confirmed"},
-        "the seed of the search alone decided",
+        "chosen by the search's own seed alone",
     ),
     "gain-holds": (
         [], Leaves(values=lambda t: 22.0 if of("infonce", t) and t.seed in (0, 1) else HONEST.values(t)),
@@ -176,7 +176,7 @@ def test_a_fault_is_named_in_the_row_of_its_cell_alone(name: str, tmp_path: Path
 def test_a_step_that_is_always_clipped_and_one_that_never_is_are_named_in_both_rows(tmp_path: Path) -> None:
     rows = rows_of(tmp_path, [], Leaves(clipped=lambda trial: float(of("infonce", trial))))
     assert [rules(row) for row in rows.values()] == [{"equal-clipping"}] * 2
-    assert "100% of its steps are clipped, in its block 0% to 100%" in rows["infonce"].faults[0].text
+    assert "100% of its steps are clipped; range in its block: 0% to 100%" in rows["infonce"].faults[0].text
 
 
 def test_an_older_history_has_no_share_of_clipped_steps_and_no_fault(tmp_path: Path) -> None:

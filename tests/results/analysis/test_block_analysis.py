@@ -141,7 +141,7 @@ def test_one_seed_is_described_without_tests() -> None:
     one = analysed(cells)
     text = " ".join(documents.text(effects_text.document([one], cells)).split())
     assert (one.like_best, one.differences) == ((), ())
-    assert "none of it is tested" in text
+    assert "so nothing is tested" in text
     assert "add seeds to the grid" in text
     assert "nan" not in text.lower()
 
@@ -363,9 +363,9 @@ def test_a_sentence_says_what_was_found(matrix: list[Cell]) -> None:
     assert seeds == seeds_needed(first - second, found.nearest.std)
     ahead = f"lead of {first - second:.1f} over {found.nearest.name}"
     words = f"about {seeds}" if seeds else "more than 1,000"
-    lead = f" If the {ahead} is as large as seen, {words} seeds would show it (paired t test, power 0.8)."
+    lead = f" If the {ahead} is as large as observed, {words} seeds would show it (paired t test, power 0.8)."
     two = replace(found, seeds=found.seeds[:2])
-    assert effects_text.finding(two).endswith(f" Two seeds do not say how many would show its {ahead}.")
+    assert effects_text.finding(two).endswith(f" Two seeds are too few to estimate how many would show its {ahead}.")
     assert effects_text.finding(found).replace(documents.GLUE, " ") == (
         f"{begin}; not distinguishable from it at 5 % (†): {', '.join(named)}.{lead}"
     )

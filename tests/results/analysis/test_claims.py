@@ -210,7 +210,7 @@ def test_orders_are_compared_by_means_and_tested_together() -> None:
     assert [each.holm for each in found.agreements] == pytest.approx(holm([each.pvalue for each in expected]))
     assert found.verdicts == [HOLDS, UNTOLD, UNTOLD]
     (said,) = document([ClaimSource("mine", [found])], comparisons=True).sections[0].parts[1:2]
-    assert "1 of 3 pairs of blocks significant, none reversed; least tau" in said
+    assert "1 of 3 pairs of blocks significant, none reversed; lowest tau" in said
     swept = [replace(entry, recipe="a", block=f"tau={entry.recipe}") for entry in entries]
     assert judge("", claim, swept).verdict == ABSENT, "one backbone"
 

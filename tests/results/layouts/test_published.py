@@ -294,7 +294,7 @@ def test_a_best_of_runs_gives_way_to_a_mean_and_is_noted_where_it_is_alone() -> 
     assert [entry.text for entry in first.blocks[0].rows[0].entries if entry][1] == "63.2 ± 0.3"
     fifth = arrange(cells, synthetic(cells), metric="r5", against="paper")
     assert [entry.text for entry in fifth.blocks[0].rows[0].entries if entry][1] == "87.2 [1]"
-    assert "[1]: the best improved result, no mean of runs." in fifth.caption
+    assert "[1]: the best improved result, not a mean over runs." in fifth.caption
 
 
 def test_two_tables_that_print_different_values_are_both_named() -> None:
