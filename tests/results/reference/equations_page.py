@@ -67,7 +67,7 @@ After reading this page you know where the program computes each equation of the
 which equations do not hold as printed. The tests wrote this page: `python tests/results/reference/equations_page.py`.
 
 **Misprint**: the figures or the code of the paper show that it means another equation. **Does not hold**: the equation
-or the sentence is wrong under any reading. The tests stand in `tests/`; the tests of misprints are in
+or the sentence is wrong under any reading. The tests are in `tests/`; the tests of misprints are in
 `tests/objectives/test_printed_equations.py`."""
 
 if __name__ == "__main__":
