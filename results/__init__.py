@@ -1,5 +1,5 @@
-"""What came out of trials: records, statistics, tables, figures, exports, reports, and what the papers print.
+"""Results of trials: records, statistics, tables, figures, exports, reports, and the numbers that papers print.
 
-statistics, records, tables, reference, pages, renderers, layouts, analysis, figures, export: each imports only folders
-that come before it here.
+statistics, records, tables, reference, pages, renderers, layouts, analysis, figures, export: each imports
+only folders listed before it.
 """

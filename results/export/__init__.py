@@ -1,1 +1,1 @@
-"""What leaves the program: a table as asked for, the report page, the folder of `goalgrid export`."""
+"""Outputs for readers: requested tables, the report page, and the folder that `goalgrid export` writes."""

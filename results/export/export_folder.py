@@ -1,4 +1,4 @@
-"""The folder of `goalgrid export`: everything that a paper needs of a grid."""
+"""The folder that `goalgrid export` writes: everything about a grid that a paper needs."""
 
 import json
 import math
@@ -48,8 +48,12 @@ def export(
 ) -> None:
     """Write tables, figures, effects, records, settings, environments, grid file, launches, checksums and a README.
 
-    `report` is that of the grid with what was `measured`, as HTML; `paper` the name of a paper's table, `filled` that
-    table with our numbers, whose trials of other grids are exported, too; `only` the filter that named the trials.
+    Args:
+        measured: the results of the finished trials.
+        report: the grid's report as HTML.
+        paper: name of a paper's table.
+        filled: that table with our numbers; trials that it uses from other grids are exported as well.
+        only: the filter that selected the trials.
     """
     scores = measured.scores
     values = [entry.score for entry in filled.entries() if isinstance(entry.score, Score)] if filled else []
@@ -92,7 +96,7 @@ def export(
 
 
 def _differences(filled: Table) -> Sheet:
-    """How the training of each row of a paper's table differs from the source of its numbers."""
+    """List how the training of each row of a paper's table differs from the paper's."""
     texts = [
         (f"{block.title}: {row.label.text}" if block.title else row.label.text, _differs(row))
         for block in filled.blocks
@@ -106,7 +110,7 @@ def _differs(row: Row) -> str:
 
 
 def _write_trials(target: Path) -> None:
-    """Settings, environment and history of each trial, out of the exported records, which carry checksums."""
+    """Write settings, environment and history of each trial, taken from the exported, checksummed records."""
     columns = ["trial_id", "settings", "environment", "history"]
     for batch in pq.ParquetFile(target / "records.parquet").iter_batches(record.PART, columns=columns):
         for row in batch.to_pylist():
@@ -119,7 +123,7 @@ def _write_trials(target: Path) -> None:
 
 
 def _copy_launches(home: Home, name: str, ids: Sequence[str], target: Path) -> None:
-    """Copy what the launches of a grid keep that trained these trials, of some with the code that their jobs ran."""
+    """Copy the stored launches that trained these trials, with an archive of the code if the launch kept one."""
     latest = filter(None, (home.trial(trial_id).latest() for trial_id in ids))
     launched = {attempt.launch_id() for attempt in latest}
     for folder in home.grid(name).kept_launches():
@@ -130,7 +134,7 @@ def _copy_launches(home: Home, name: str, ids: Sequence[str], target: Path) -> N
 
 
 def _tables(request: TableRequest, cells: Sequence[Cell], scores: Scores, home: Home) -> Iterator[tuple[Path, Table]]:
-    """The grid's table, and the table against the papers if they report its cells; then both by other protocols."""
+    """Yield the grid's table, and the comparison with papers if they report its cells, for each protocol."""
     for shown in (scores, *scores.further(cells, home)):
         folder = Path("tables", *([shown.protocol] if shown.protocol else []))
         asked = replace(request, protocol=shown.protocol)
@@ -149,7 +153,7 @@ def readme(
     noted: bool,
     launched: bool = False,
 ) -> str:
-    """Write what an export holds, how to reproduce its tables and numbers, and which machines trained the trials."""
+    """Write the README of an export: its contents, how to reproduce it, and which machines trained the trials."""
     only = f" --only {shlex.quote(asked.only)}" if asked.only else ""
     return pages.page(
         "export.md", name=asked.grid, example=_train(cells[0]), tables=tables, done=len(measured.rows),
@@ -168,7 +172,7 @@ def readme(
 
 
 def trial_list(cells: Sequence[Cell], scores: Scores) -> str:
-    """Write a CSV line for every cell and seed: id, axes, why it has no record, training command."""
+    """Write a CSV line for every cell and seed: id, axes, why a record is missing, and the training command."""
     rows = [
         {
             "trial_id": trial.id,
@@ -184,7 +188,7 @@ def trial_list(cells: Sequence[Cell], scores: Scores) -> str:
 
 
 def _train(cell: Cell, seed: int | None = None) -> str:
-    """The command that trains the trial of this seed; without a seed, all trials of the cell."""
+    """Return the command that trains the trial with this seed, or, without a seed, all trials of the cell."""
     if cell.published:
         return "goalgrid evaluate FILE --into GRID"
     words = [f"{name}={value}" for name, value in cell.axes.items()]

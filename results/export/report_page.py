@@ -1,4 +1,4 @@
-"""The report of a grid: results and state as one HTML page, which opens from disk and needs no network."""
+"""The report of a grid: results and state on one HTML page, which opens from disk and needs no network."""
 
 import json
 from base64 import b64encode
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Drawing = tuple[str, Study, "Figure"]
-"""A figure, after its kind and its block."""
+"""The kind of a figure, the block it shows, and the figure itself."""
 
 TRIALS_SHOWN = 2000
-"""Trials that the page lists, at most; the records have all of them."""
+"""Maximum number of trials that the page lists; the records contain all of them."""
 
 CURVES = 500
-"""Trials with whose curves a page can be opened and sent; of a grid that has more, the foremost blocks have curves."""
+"""Maximum number of trials whose curves are on the page; larger grids show curves for their best blocks only."""
 
 BLOCKS, FOREMOST = 6, 2
-"""Blocks whose effects and figures a page or an export has; of a grid with more, that many with the best rsum."""
+"""A grid with more than BLOCKS blocks shows effects and figures only for the FOREMOST blocks with the best rsum."""
 
 MANY = 500
-"""Cells of which a page has one matrix, and not one of each metric."""
+"""Above this number of cells, the page shows one matrix instead of one per metric."""
 
 _PROVENANCE = (
     "dataset", "recipe", "selected_epoch", "epochs", "train_seconds", "data_fingerprint", "environment",
@@ -61,46 +61,46 @@ class Picture:
     alt: str
     source: str
     kind: str = ""
-    """The word by which `goalgrid figures` draws it."""
+    """Its name for `goalgrid figures`."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The results of the finished trials. Reading them is costly, and they change only when another trial is done."""
+    """The results of the finished trials. Reading them is slow; they change only when another trial finishes."""
 
     findings: tuple[str, ...] = ()
-    """A sentence for every block: the best cell, and the cells that cannot be told from it."""
+    """One sentence per block: the best cell, and the cells not distinguishable from it."""
     conditions: tuple[str, ...] = ()
-    """For every block, what validation chose and in which settings its cells differ, as captions say, too."""
+    """For each block, the settings chosen on the validation split, and the settings in which its cells differ."""
     tables: Mapping[str, Mapping[str, Table]] = field(default_factory=dict)
-    """By protocol, then by the title under which a reader chooses one."""
+    """Tables, first by protocol, then by the title in the page's menu."""
     against: Table | None = None
-    """Our Recall@1 next to the papers'; None if no paper reports it."""
+    """Our Recall@1 next to the papers'; None if no paper reports these cells."""
     effects: Document | None = None
     fair: tuple[FairRow, ...] = ()
-    """Whether all cells had the same chance, a row for each."""
+    """The fairness check: one row per cell."""
     pictures: tuple[Picture, ...] = ()
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Columns of the record that the page shows of every finished trial, by id."""
+    """Record columns that the page shows, for each finished trial by id."""
     provenance: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Device, versions, code and data of the trials: under each heading, the number of trials by value."""
+    """Device, versions, code and data of the trials: for each heading, the number of trials per value."""
     attention: tuple[Picture, ...] = ()
     no_attention: str = ""
-    """Why there are no examples, where a trial could have some."""
+    """Why no examples are shown, if a trial could have some."""
     noun: str = "image"
     cells: Sequence[Mapping[str, Any]] = ()
-    """Details of a table's cell, for readers who open it: its name, a verdict, and its trials."""
+    """Details shown when a reader opens a cell: its name, a verdict, and its trials."""
     left_out: Sequence[str] = ()
-    """A message for each record, or file next to it, that cannot be read, so that a figure lacks its trial."""
+    """One message for each unreadable record or adjacent file, whose trial is therefore missing from a figure."""
     narrowed: bool = False
-    """Whether effects and figures are those of the foremost blocks alone."""
+    """Whether effects and figures are shown only for the best blocks."""
     scores: Scores = field(default_factory=lambda: Scores({}))
     drawings: tuple[Drawing, ...] = ()
     """The figures that the pictures show."""
 
     @classmethod
     def of(cls, grid: str, cells: Sequence[Cell], scores: Scores, home: Home) -> "Measured":
-        """Build tables, effects and figures of the finished trials."""
+        """Build tables, effects and figures from the finished trials."""
         if not scores.rows:
             return cls(scores=scores)
         rows = record_cache.rows(home, scores.rows, _PROVENANCE)
@@ -136,7 +136,7 @@ class Measured:
 
 
 def _drawings(studies: Sequence[Study], every: Sequence[Study], best: Sequence[Cell]) -> Iterator[Drawing]:
-    """The figures of the foremost blocks, and of all blocks together."""
+    """Draw the figures of the best blocks, and those that combine all blocks."""
     titles = {part.title for part in parts_of(best)}
     shown = [study for study in studies if study.title in titles]
     for kind, known in figures.FIGURES.items():
@@ -151,7 +151,7 @@ def _pictures(drawings: Iterable[Drawing], *, blocks: int) -> Iterator[Picture]:
 
 
 def rendered(measured: Measured, standing: Mapping[str, Any], **report: Any) -> str:
-    """Render the page of these results and this state, which changes while the grid runs; `report`: other contents."""
+    """Render the page from the results, the current state (`standing`) and other contents (`report`)."""
     states = standing["trials"]
     cells = [
         {**cell, "trials": [{**trial, "state": states.get(trial["id"], "")} for trial in cell["trials"]]}
@@ -167,7 +167,7 @@ def rendered(measured: Measured, standing: Mapping[str, Any], **report: Any) -> 
 
 
 def _of_record(row: Mapping[str, Any] | None, logged: Mapping[str, Mapping[int, float]]) -> dict[str, Any]:
-    """Numbers of a finished trial, and its curves as columns of epochs and values; nothing of any other trial."""
+    """Return a finished trial's numbers, and its curves as lists of epochs and values; empty for other trials."""
     if row is None:
         return {}
     metrics = [f"{row[f'test_{name}']:.1f}" for name in ("i2t_r1", "t2i_r1", "rsum")]
@@ -185,7 +185,7 @@ def _opened(
     rows: Mapping[str, Mapping[str, Any]],
     histories: Mapping[str, Mapping[str, Mapping[int, float]]],
 ) -> Iterator[dict[str, Any]]:
-    """The cells as the script of the page reads them, but for the states of their trials."""
+    """Yield the cells as the page's script reads them, except for the states of their trials."""
     by_title = {analysis.title: analysis for analysis in analyses}
     for part in parts_of(cells):
         analysis = by_title.get(part.title)
@@ -200,7 +200,7 @@ def _opened(
 
 
 def _tables(grid: str, cells: Sequence[Cell], scores: Scores) -> tuple[str, dict[str, Table]]:
-    """The protocol, and by it a table of all metrics; for a grid in GOAL's matrix, before it, a matrix for each."""
+    """Return the protocol, and its tables by title: for GOAL's matrix, one matrix per metric; then all metrics."""
     several = any(len(cell.trials) > 1 for cell in cells)
     titles = {metric: name.partition(" (")[0].partition(",")[0] for metric, name in METRIC_NAMES.items()}
     shown = [metric for metric in titles if metric not in JUDGED] if natural(cells, scores) == "goal" else []

@@ -1,4 +1,4 @@
-"""A folder that a user names, filled in one go: its files are written in a hidden folder inside, and then moved up."""
+"""Fill an output folder in one go: write the files to a hidden subfolder, then move them up."""
 
 import os
 import shutil
@@ -10,16 +10,18 @@ from goalgrid.grid.errors import UserError, sha256_of
 from goalgrid.grid.store.files import aside_of, cannot_write, is_aside, readable_text
 
 SUMS = "SHA256SUMS"
-"""The list of what was written, `sha256sum` reads it; moved up last."""
+"""Checksums of the written files, in the format of `sha256sum`; moved up last."""
 _STAGED = "export"
 
 
 @contextmanager
 def staged(target: Path) -> Iterator[Path]:
-    """Give a hidden folder in `target` to fill, `SUMS` included; when the block ends well, all of it moves up.
+    """Provide a hidden folder in `target` to fill, including `SUMS`; if the block succeeds, move its files up.
 
-    What a killed process left is deleted first: its hidden folder, and the files that it had moved up, as its SUMS
-    lists them. UserError: anything else is in the folder, of which nothing is deleted then; or the disk fails.
+    First delete what a killed process left: its hidden folder, and the files it had moved up according to its SUMS.
+
+    Raises:
+        UserError: the folder contains anything else (nothing is deleted then), or the disk fails.
     """
     try:
         _clear(target)
@@ -32,7 +34,9 @@ def staged(target: Path) -> Iterator[Path]:
             raise
         for path in sorted(staging.iterdir(), key=lambda path: path.name == SUMS):
             if os.path.lexists(target / path.name):
-                raise UserError(f"{target / path.name} was written meanwhile; give a new folder.")
+                raise UserError(
+                    f"{target / path.name} was written by another process in the meantime; give a new folder."
+                )
             path.rename(target / path.name)
         staging.rmdir()
     except OSError as error:
@@ -40,7 +44,7 @@ def staged(target: Path) -> Iterator[Path]:
 
 
 def _clear(target: Path) -> None:
-    """Delete what killed processes left in a folder; UserError: it holds anything else."""
+    """Delete what killed processes left in a folder; raise UserError if it contains anything else."""
     if os.path.lexists(target) and not target.is_dir():
         raise UserError(f"{target} is a file; give a new folder.")
     entries = sorted(target.iterdir()) if target.is_dir() else []
@@ -53,7 +57,7 @@ def _clear(target: Path) -> None:
     }
     for path in entries if not unfinished else target.rglob("*"):
         if path not in moved | folders and not any(path.is_relative_to(staging) for staging in unfinished):
-            raise UserError(f"{target} is not empty, it has {path.relative_to(target)}; give a new folder.")
+            raise UserError(f"{target} is not empty: it contains {path.relative_to(target)}; give a new folder.")
     for path in moved:
         path.unlink()
     for folder in sorted(folders, reverse=True):
@@ -63,7 +67,7 @@ def _clear(target: Path) -> None:
 
 
 def _moved(staging: Path, target: Path) -> Iterator[Path]:
-    """The files that were moved up from a staging folder: those that its SUMS lists, with the same content."""
+    """Yield the files already moved up from a staging folder: those listed in its SUMS with the same content."""
     for line in readable_text(staging / SUMS).splitlines():
         digest, _, name = line.partition("  ")
         path = target / name

@@ -1,4 +1,4 @@
-"""A request to `goalgrid table`: its options, and the command line, which written tables carry."""
+"""A request to `goalgrid table`: its options, and the command line that is stored in written tables."""
 
 import shlex
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ PROGRAM = "goalgrid table"
 
 @dataclass(frozen=True)
 class TableRequest:
-    """The options of `goalgrid table`, which decide what a table shows, each with its default and meaning."""
+    """The options of `goalgrid table` that decide what a table shows, with their defaults and help texts."""
 
     grid: str
-    """A grid's name or file; with `reference`, the name of a paper's table; empty with `paper`."""
+    """Name or file of a grid; with `reference`, the name of a paper's table; empty with `paper`."""
     layout: str | None = option(
         None, "Layout, e.g. goal, listing or methods (a wrong name lists all); default: the one that suits the grid."
     )
@@ -30,29 +30,29 @@ class TableRequest:
         None, "Axes as rows, e.g. objective or pair; include seed to show single seeds.", "AXIS,..."
     )
     columns: str | None = option(None, "Axes as columns, e.g. dataset,metric.", "AXIS,...")
-    blocks: str | None = option(None, "Axes as blocks, in addition to axes that no option names.", "AXIS,...")
+    blocks: str | None = option(None, "Axes as blocks; axes that no option names are added.", "AXIS,...")
     metric: str = option("r1", "r1, r5, r10, medr, rsum, parameters or kpps; some layouts take several: medr,kpps.")
     protocol: str | None = None
     """Value of `--protocol`: a protocol, or a data set that [evaluate] names."""
     paper: str | None = option(
-        None, "Instead of GRID: fill a paper's table by the trials of all grids in the runs folder.", "NAME"
+        None, "Instead of GRID: fill a paper's table with results from all grids in the runs folder.", "NAME"
     )
-    reference: bool = option(False, "Print a paper's own table; without GRID, list these tables.")
+    reference: bool = option(False, "Print a paper's table as published; without GRID, list the available tables.")
     against: str | None = option(None, "paper: show our numbers, the paper's and the differences.")
-    marks: bool = option(False, "Mark cells that are not distinguishable from the best; the caption names the test.")
-    label: str | None = option(None, "LaTeX only: name for \\ref.")
-    caption: str | None = option(None, "LaTeX only: replace the title; notes below the table stay.", "TEXT")
-    siunitx: bool = option(False, "LaTeX only: align numbers at the decimal point, by package siunitx.")
+    marks: bool = option(False, "Mark cells not significantly different from the best; the caption names the test.")
+    label: str | None = option(None, "LaTeX only: label for \\ref.")
+    caption: str | None = option(None, "LaTeX only: replace the title; the notes below the table are kept.", "TEXT")
+    siunitx: bool = option(False, "LaTeX only: align numbers at the decimal point (package siunitx).")
     width: str | None = option(
-        None, "LaTeX only: column (one of two) or text (the whole page); default: the first that fits."
+        None, "LaTeX only: column (half page) or text (full page width); default: the narrowest that fits."
     )
     notes: str = option("plain", "LaTeX only: format of the notes below the table: plain or threeparttable.")
-    plain: bool = option(False, "LaTeX only: print the tabular without its float.")
+    plain: bool = option(False, "LaTeX only: print only the tabular, without the table environment.")
     only: str = option("", "Only trials that match, e.g. 'objective=*_cir seed=0'.", "FILTER")
     cite: tuple[str, ...] = ()
-    """Values of `--cite`, NUMBER=KEY: a reference of a paper's rows and the key of a bibliography."""
+    """Values of `--cite`, NUMBER=KEY: a reference number in a paper's rows, and its key in your bibliography."""
     set_: tuple[str, ...] = ()
-    """Values of `--set`, changes of the grid, KEY=VALUE."""
+    """Values of `--set`, KEY=VALUE: changes to the grid."""
 
     @property
     def axes(self) -> "Axes | None":
@@ -64,7 +64,7 @@ class TableRequest:
 
     @property
     def command(self) -> str:
-        """The command line, without a format.
+        """The command line, without `--format`.
 
         >>> TableRequest("goal-table3-coco", metric="r5", marks=True).command
         'goalgrid table goal-table3-coco --metric r5 --marks'
@@ -78,14 +78,14 @@ class TableRequest:
 
     @property
     def of_latex(self) -> list[str]:
-        """The options that were given and that LaTeX alone reads."""
+        """The given options that only apply to LaTeX."""
         default = TableRequest("")
         names = ("label", "caption", "siunitx", "width", "notes", "plain", "cite")
         return [f"--{name}" for name in names if getattr(self, name) != getattr(default, name)]
 
     @property
     def latex(self) -> "LatexStyle":
-        """Style of the table in LaTeX; UserError: an option is impossible."""
+        """Style of the table in LaTeX; raises UserError if an option is invalid."""
         from goalgrid.results.tables.latex_style import LatexStyle
 
         return LatexStyle.of(
@@ -94,7 +94,7 @@ class TableRequest:
         )  # fmt: skip
 
     def draw(self, cells: "Sequence[Cell]", source: "TableSource") -> "Table":
-        """Lay out the table of these cells; UserError: the options contradict each other, or do not fit the cells."""
+        """Lay out the table of these cells; raise UserError if the options conflict or do not fit the cells."""
         from goalgrid.results.layouts import arrange
 
         table = arrange(cells, source, layout=self.layout, metric=self.metric, against=self.against, axes=self.axes)

@@ -1,6 +1,6 @@
-"""Figures of a grid: the files' `FIGURE_KINDS` are the list; and two of a single trial: attention, retrieval examples.
+"""Figures of a grid, registered in each file's `FIGURE_KINDS`; and of a single trial: attention, retrieval examples.
 
-Only it and `objectives/diagrams.py` load Matplotlib.
+Only this folder and `objectives/diagrams.py` import Matplotlib.
 """
 
 import re
@@ -25,17 +25,20 @@ FIGURES: dict[str, FigureKind] = dict(
         key=lambda named: named[1].place,
     )
 )
-"""Kinds of figures by name, in the order of a report."""
+"""Kinds of figures by name, in the order of the report."""
 
 
 def draw_all(
     studies: Sequence[Study], kinds: Sequence[str] = (), quantities: Sequence[str] = (), reference: str = ""
 ) -> Iterator[tuple[str, Study, Figure]]:
-    """Draw these kinds, or all kinds, of every block that has something to draw.
+    """Draw figures of these kinds (default: all) for every block that has the data they need.
 
     Args:
-        quantities: logged values that `training` and `steps` draw; none: their own choice.
-        reference: the paper's curve that `training` shows too; a UserError if no figure has a place for it.
+        quantities: logged values that `training` and `steps` draw; if empty, their defaults.
+        reference: name of a paper's curve that `training` also shows.
+
+    Raises:
+        UserError: a quantity is unknown, or no figure can show the reference.
     """
     logged = sorted({name for study in studies for history in study.histories.values() for name in history})
     for name in quantities:
@@ -43,7 +46,9 @@ def draw_all(
     curve = curves.printed_curve(reference) if reference else None
     if curve and studies and not any(curve.of(study.part.cells) for study in studies):
         known = f"{' and '.join(curve.lines)} on {curve.dataset}"
-        raise UserError(f"--reference {reference} has curves of {known} alone: add one to the grid, or leave it out.")
+        raise UserError(
+            f"--reference {reference} only has curves of {known}: add one of these to the grid, or omit --reference."
+        )
     if curve and quantities and curve.quantity not in quantities:
         raise UserError(f"--reference {reference} is a curve of {curve.quantity}: add --quantity {curve.quantity}.")
     options: dict[str, dict[str, Any]] = {
@@ -59,13 +64,13 @@ def draw_all(
 
 
 def write(drawings: Iterable[tuple[str, Study, Figure]], folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Write what `draw_all` drew into files, `matrix-cnn-bow-on-shapes.pdf`; the paths written."""
+    """Write the figures from `draw_all` to files such as `matrix-cnn-bow-on-shapes.pdf`; return the paths."""
     named = ((f"{kind}-{study.title}", figure) for kind, study, figure in drawings)
     return [save(figure, folder, name, ending) for name, figure in named for ending in formats]
 
 
 def save(figure: Figure, folder: Path, name: str, ending: str) -> Path:
-    """Write a figure into a file, `NAME.png`, without the characters that a shell reads; returns its path."""
+    """Write a figure to `NAME.png` and return the path; characters with a meaning in a shell become `-`."""
     path = folder / f"{re.sub(r'[^A-Za-z0-9._]+', '-', name)}.{ending}"
     write_output(path, encoded(figure, ending))
     return path

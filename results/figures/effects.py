@@ -1,4 +1,4 @@
-"""The matrix as a heat map, and main effects and interaction: what each weight does, and whether the other matters."""
+"""GOAL's matrix as a heat map; main effects of the factors, and their interaction."""
 
 import re
 from typing import Any
@@ -18,12 +18,12 @@ from goalgrid.results.records.scores import Score, best
 from goalgrid.results.statistics.anova import Factor, anova
 from goalgrid.results.tables import LIKE_BEST
 
-NOTE = f"bars: 95 % t interval over seeds; {LIKE_BEST} no other level is above by more than seeds explain (5 %)"
+NOTE = f"bars: 95 % t interval over seeds; {LIKE_BEST}: no other level is significantly better (5 %)"
 ONE_SEED = "one seed, so no interval"
 
 
 def draw_matrix(study: Study) -> Figure | None:
-    """Draw Recall@1 as in GOAL Tables 3 to 5; None unless several pair weights cross several triplet weights."""
+    """Draw Recall@1 as in GOAL Tables 3 to 5; None unless the grid crosses pair weights with triplet weights."""
     factors, _ = factors_of(study.part.places)
     if len(factors) != 2:
         return None
@@ -61,7 +61,7 @@ def _heat(axes: Axes, scores: list[list[Score]]) -> Any:
 
 
 def draw_effects(study: Study) -> Figure | None:
-    """Draw a row per direction: marginal means, then lines, parallel without interaction; None: under two cells."""
+    """Draw marginal means and interaction lines (parallel: no interaction) per direction; None for a single cell."""
     rows = {direction: _analysed(study, direction) for direction in study.directions}
     analysed = {direction: parts for direction, parts in rows.items() if parts}
     if not analysed:
@@ -92,7 +92,7 @@ def draw_effects(study: Study) -> Figure | None:
 
 
 def _analysed(study: Study, direction: str) -> tuple[tuple[Factor, ...], Any] | None:
-    """The factors with their marginal means, and the means of all cells, an axis a factor."""
+    """Return the factors with their marginal means, and the cell means as an array with one axis per factor."""
     metric = f"{direction}_{study.scores.headline}"
     seen = Observations.shared({name: study.scores.of(cell, metric) for name, cell in study.part.cells.items()})
     if len(seen.names) < 2 or not seen.seeds:
@@ -124,9 +124,12 @@ def _name(axes: Axes, factor: Factor) -> None:
 
 FIGURE_KINDS = {
     "matrix": FigureKind(
-        1, draw_matrix, "The matrix", "objectives of GOAL's matrix, of two pair and two triplet weights"
+        1,
+        draw_matrix,
+        "The matrix",
+        "objectives of GOAL's matrix with at least two pair weights and two triplet weights",
     ),
     "effects": FigureKind(
-        2, draw_effects, "Main effects and interaction", "two cells with finished trials of the same seeds"
+        2, draw_effects, "Main effects and interaction", "at least two cells with finished trials of the same seeds"
     ),
 }

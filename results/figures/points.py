@@ -1,4 +1,4 @@
-"""A point for each cell or epoch: ours over the paper's, what goes with the rsum, and rsum against speed."""
+"""Scatter plots with one point per cell or epoch: ours against the paper's, rsum against geometry or speed."""
 
 import math
 
@@ -22,7 +22,7 @@ QUANTITIES = {
 
 
 def draw_paper(study: Study) -> Figure | None:
-    """Draw Recall@1, a panel per direction; None if no paper reports what was trained."""
+    """Draw our Recall@1 over the paper's, one panel per direction; None if no paper reports the trained cells."""
     metrics = {f"{direction}_r1": title for direction, title in study.directions.items()}
     match = reported(list(study.part.cells.values()), study.scores, list(metrics))
     shown = {metric: pairs for metric in metrics if (pairs := _both(study, match, metric))}
@@ -45,7 +45,7 @@ def draw_paper(study: Study) -> Figure | None:
 
 
 def _both(study: Study, match: Match, metric: str) -> dict[str, Difference]:
-    """Our value and the paper's, by the name of the cell, for the cells that have both, the paper's beyond doubt."""
+    """Return our value and the paper's by cell name, for cells that have both; doubtful paper values are omitted."""
     both = {name: (study.scores.of(cell, metric), match.of(cell, metric)) for name, cell in study.part.cells.items()}
     return {n: Difference(ours, its.value) for n, (ours, its) in both.items() if ours.n and its and not its.doubt}
 
@@ -64,9 +64,9 @@ def _square(axes: Axes) -> None:
 
 
 def draw_geometry(study: Study) -> Figure | None:
-    """Draw a panel per quantity, with a point for each epoch of a trial; None if nothing was logged.
+    """Draw validation rsum over each quantity, one point per trial and epoch; None if nothing was logged.
 
-    VSE+2AD §3.3 says that alignment and uniformity tell how mature a model is.
+    According to VSE+2AD §3.3, alignment and uniformity show how mature a model is.
     """
     names = [name for name in study.part.cells if pairs(study, name, "val_gap")]
     if not names:
@@ -74,7 +74,7 @@ def draw_geometry(study: Study) -> Figure | None:
     looks = style.point_looks(names)
     correlations = [rho([pair for name in names for pair in pairs(study, name, quantity)]) for quantity in QUANTITIES]
     meant = "; ρ: Spearman's rank correlation over all points" if any(map(math.isfinite, correlations)) else ""
-    figure = style.blank(2.9, study, f"a point for each epoch of a trial{meant}")
+    figure = style.blank(2.9, study, f"one point per trial and epoch{meant}")
     panels = style.side_by_side(figure, len(QUANTITIES), sharey=True)
     for axes, (quantity, title), correlation in zip(panels, QUANTITIES.items(), correlations, strict=True):
         for name in names:
@@ -90,7 +90,7 @@ def draw_geometry(study: Study) -> Figure | None:
 
 
 def pairs(study: Study, name: str, quantity: str) -> list[tuple[float, float]]:
-    """Return the quantity and the validation rsum in every epoch of a cell's trials."""
+    """Return pairs of quantity and validation rsum, for every epoch of a cell's trials."""
     points = []
     for trial in study.trials(name):
         values, rsums = study.histories[trial].get(quantity, {}), study.histories[trial].get("val_rsum", {})
@@ -99,7 +99,7 @@ def pairs(study: Study, name: str, quantity: str) -> list[tuple[float, float]]:
 
 
 def rho(points: list[tuple[float, float]]) -> float:
-    """Return Spearman's rank correlation; nan if one side does not vary."""
+    """Return Spearman's rank correlation; NaN if one variable is constant."""
     from scipy.stats import spearmanr
 
     first, second = np.array(points).T
@@ -107,9 +107,9 @@ def rho(points: list[tuple[float, float]]) -> float:
 
 
 def draw_speed(study: Study) -> Figure | None:
-    """Draw rsum over thousands of pairs scored a second; None if no speed was measured.
+    """Draw rsum over thousands of pairs scored per second; None if no speed was measured.
 
-    SelHN Fig. 8; VSE+2AD Table 2 prints the two side by side.
+    As in SelHN Fig. 8; VSE+2AD Table 2 prints the same two quantities.
     """
     cells = {
         name: cell
@@ -135,7 +135,7 @@ def draw_speed(study: Study) -> Figure | None:
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     devices = "; ".join(study.scores.models.devices) if study.scores.models else ""
-    axes.set(xlabel=f"thousands of pairs scored a second, on {devices}", ylabel="rsum (%)")
+    axes.set(xlabel=f"thousands of pairs scored per second, on {devices}", ylabel="rsum (%)")
     axes.margins(0.12)
     axes.grid(visible=True)
     style.legend_below(figure, *axes.get_legend_handles_labels(), most=2 if len(cells) < 9 else 3)
@@ -144,10 +144,17 @@ def draw_speed(study: Study) -> Figure | None:
 
 FIGURE_KINDS = {
     "paper": FigureKind(
-        5, draw_paper, "The paper's numbers and ours", "cells whose Recall@1 a paper prints: goalgrid tables"
+        5,
+        draw_paper,
+        "The paper's numbers and ours",
+        "cells whose Recall@1 is printed in a paper (list: goalgrid tables)",
     ),
     "geometry": FigureKind(9, draw_geometry, "Alignment, uniformity and modality gap", EPOCHS),
     "speed": FigureKind(
-        11, draw_speed, "rsum against speed", "speeds: goalgrid evaluate --trial ID --speed, for each model", by_dataset
+        11,
+        draw_speed,
+        "rsum against speed",
+        "measured speeds: run goalgrid evaluate --trial ID --speed for each model",
+        by_dataset,
     ),
 }

@@ -1,7 +1,7 @@
-"""Metrics over settings: sensitivity to the swept numbers, and the points among which validation chose.
+"""Metrics over settings: sensitivity to swept numbers, and the points of validation searches.
 
-Sensitivity is as Unified Fig. 5 and SelHN Fig. 6 draw it: an objective without the parameter is a horizontal line. An
-objective with the parameter that has finished trials at a single value is a point there.
+Sensitivity is drawn as in Unified Fig. 5 and SelHN Fig. 6: an objective without the parameter is a horizontal line; one
+with the parameter but finished trials at a single value is a point.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,28 +21,28 @@ from goalgrid.results.figures.style import blank, legend_below, line_styles
 from goalgrid.results.layouts.captions import METRIC_NAMES
 
 LineKey = tuple[str, tuple[Any, ...]]
-"""Objective, and values on the other axes."""
+"""Objective, and its values on the other axes."""
 
 
 @dataclass(frozen=True)
 class Line:
     cells: Mapping[float, Cell]
-    """By their value on the axis, in rising order; of a horizontal line, the first."""
+    """Cells by their value on the axis, in ascending order; for a horizontal line, only the first cell."""
     horizontal: bool
 
     @property
     def trials(self) -> set[str]:
-        """The id of a trial of each cell: cells that share it show the same numbers."""
+        """The id of one trial per cell; cells that share a trial show the same numbers."""
         return {cell.trials[0].id for cell in self.cells.values()}
 
 
 def together(studies: Sequence[Study]) -> list[Study]:
-    """Return a study for every data set and recipe, with all swept values."""
+    """Return one study per data set and recipe, with all swept values."""
     return regrouped(studies, lambda cell: block_title((cell.dataset, cell.recipe, ())), lambda cell: cell.objective)
 
 
 def draw(study: Study) -> Figure | None:
-    """Draw a column per numeric axis, a row per metric; None if no swept setting has several numbers."""
+    """Draw one column per numeric axis, and one row per metric; None if no swept setting has several numbers."""
     cells = [cell for cell in study.part.cells.values() if study.scores.of(cell, "rsum").n]
     values = grouped(pair for cell in cells for pair in cell.swept)
     numeric = [axis for axis, swept in values.items() if {*map(type, swept)} <= {int, float} and len({*swept}) > 1]
@@ -71,10 +71,10 @@ def draw(study: Study) -> Figure | None:
 
 
 def lines_over(axis: str, cells: Sequence[Cell]) -> dict[str, Line]:
-    """Return the lines over an axis by label: a line per objective and values on the other axes that its trials read.
+    """Return the lines over an axis by label: one per objective and combination of values on the other axes.
 
-    An objective that has a line of several values has no horizontal lines, too, and no line with the trials of another
-    line.
+    If an objective has a line with several values, its horizontal lines are omitted, as are lines whose trials are all
+    in another line.
     """
     others = [tuple(pair for pair in cell.swept if pair[0] != axis) for cell in cells]
     by_key = nested(((c.objective, o), float(dict(c.swept)[axis]), c) for c, o in zip(cells, others, strict=True))
@@ -90,7 +90,7 @@ def lines_over(axis: str, cells: Sequence[Cell]) -> dict[str, Line]:
 
 
 def _line_of(axis: str, cells: dict[float, Cell]) -> Line:
-    """The cells of an objective as a line: horizontal if all share a trial, or a single one has no such parameter."""
+    """Build an objective's line, horizontal if all cells share a trial or the only cell lacks the parameter."""
     section, _, name = axis.partition(".")
     first, *others = (cell.trials[0] for cell in cells.values())
     horizontal = all(trial.id == first.id for trial in others)
@@ -100,7 +100,7 @@ def _line_of(axis: str, cells: dict[float, Cell]) -> Line:
 
 
 def _label(key: LineKey, shown: Sequence[LineKey]) -> str:
-    """The objective, with the values of the other axes where it has several lines."""
+    """Label a line by its objective, and by values on other axes if the objective has several lines."""
     objective, others = key
     rivals = [other for name, other in shown if name == objective]
     varying = [pair for place, pair in enumerate(others) if len({rival[place] for rival in rivals}) > 1]
@@ -123,7 +123,7 @@ def _line(axes: Axes, study: Study, line: Line, metric: str, style: dict[str, An
 
 
 def _scale(axes: Axes, values: Sequence[float]) -> None:
-    """Mark the values; a logarithmic axis where their ratios differ by less than their differences, linear near 0."""
+    """Set ticks at the values; use a logarithmic axis if they are spaced like a geometric series (linear near 0)."""
     positive = [value for value in values if value > 0]
     steps = np.diff(positive)
     if len(positive) > 2 and steps.max() > 2 * steps.min():
@@ -136,11 +136,11 @@ def _scale(axes: Axes, values: Sequence[float]) -> None:
 
 
 _FACTOR = 10
-"""Numbers above 0 whose ends differ by this factor get a logarithmic axis."""
+"""Positive numbers get a logarithmic axis if the largest is at least this many times the smallest."""
 
 
 def draw_search(study: Study) -> Figure | None:
-    """Draw a row per cell, a column per chosen setting; None if validation chose nothing."""
+    """Draw all tried points, one row per cell and one column per searched setting; None without a search."""
     of_cells = [(name, cell.choices) for name, cell in study.part.cells.items()]
     chosen = {
         f"{name}, {choice.search}" if choice.search else name: choice
@@ -169,7 +169,7 @@ def draw_search(study: Study) -> Figure | None:
 
 
 def _points(axes: Axes, choice: Chosen, setting: str) -> None:
-    """The points of a cell over a setting; a cell that does not read the setting has none there."""
+    """Draw a cell's tried points over a setting; `not read` if the cell does not use it."""
     if not any(setting in dict(one.point) for one in choice.possible):
         axes.text(0.5, 0.5, "not read", color=FAINT, transform=axes.transAxes, ha="center", va="center")
         axes.set_yticks([])
@@ -191,5 +191,7 @@ FIGURE_KINDS = {
     "sensitivity": FigureKind(
         7, draw, "Sensitivity", "a swept setting with several numbers, e.g. sweep.objective.tau", together
     ),
-    "search": FigureKind(12, draw_search, "Search", "settings that validation chose, by [select] of a grid file"),
+    "search": FigureKind(
+        12, draw_search, "Search", "settings chosen on the validation split by [select] in the grid file"
+    ),
 }

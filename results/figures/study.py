@@ -1,4 +1,4 @@
-"""What figures are drawn from, one block of a grid with the histories of its trials; and what a kind of figure is."""
+"""Input of figures: a block of a grid with the histories of its trials; and the kinds of figures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,17 +19,17 @@ from goalgrid.results.records.scores import Scores
 
 @dataclass(frozen=True)
 class Study:
-    """One block: a recipe on a data set."""
+    """One block of a grid: a recipe on a data set."""
 
     part: GridPart
     scores: Scores
     histories: Mapping[str, Mapping[str, Mapping[int, float]]]
-    """Logged values of the finished trials: by trial id, then by name, then by epoch."""
+    """Logged values of the finished trials: by trial id, name and epoch."""
     home: Home
 
     @classmethod
     def read(cls, cells: Sequence[Cell], scores: Scores, home: Home) -> "list[Study]":
-        """Return the blocks that have finished trials."""
+        """Read the histories of finished trials; return the blocks that have any."""
         paths = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
         rows = record.collect(paths, ["trial_id", "history"]).to_pylist()
         logged = {
@@ -58,50 +58,50 @@ class Study:
 
     @property
     def spread(self) -> str:
-        """Explanation of a line or point and its band or bar, for a figure's note."""
+        """The meaning of lines, points, bands and bars, for a figure's note."""
         several = any(len(self.trials(name)) > 1 for name in self.part.cells)
         return "mean and ± one sample standard deviation over seeds" if several else "one seed, no spread"
 
     def beside(self, file: Callable[[TrialFolder], Path], along: str) -> "Study":
-        """Return the study with the content of this file of each trial, by step or rank, instead of the histories."""
+        """Return the study with the content of a file of each trial (by step or rank) in place of the histories."""
         files = {trial: file(self.home.trial(trial)) for trial in self.every_trial}
         contents = {trial: steps.read(path, along, self.scores.leave) for trial, path in files.items()}
         return replace(self, histories={trial: values for trial, values in contents.items() if values})
 
     def curve(self, name: str, quantity: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return epochs, and what a cell's trials logged in them: (epochs,), (trials, epochs)."""
+        """Return the epochs that all of a cell's trials logged, and the values: (epochs,), (trials, epochs)."""
         logs = [self.histories[trial].get(quantity, {}) for trial in self.trials(name)]
         epochs = sorted(set.intersection(*map(set, logs))) if logs else []
         values = np.array([[values[epoch] for epoch in epochs] for values in logs], dtype=float)
         return np.array(epochs, dtype=int), values.reshape(len(logs), len(epochs))
 
 
-EPOCHS = "trials that were trained here for an epoch or more"
-"""Requirement of figures of histories."""
+EPOCHS = "trials trained here for at least one epoch"
+"""What figures of histories need."""
 
-TRACED = "trials with train.trace_every; to train finished ones with it: goalgrid run --force"
-"""Requirement of figures of single steps."""
+TRACED = "trials with train.trace_every set; to retrain finished trials with it: goalgrid run --force"
+"""What figures of single steps need."""
 
 
 @dataclass(frozen=True)
 class FigureKind:
     place: int
     draw: Callable[..., Figure | None]
-    """Draws a study; None if it has nothing to draw. `training` and `steps` take options."""
+    """Draws a study; returns None if the data is missing. `training` and `steps` take options."""
     title: str
     needs: str
-    """Requirement of a block to be drawn, for a user whose grid has no such block."""
+    """What a block needs to be drawn; shown if no block of the grid has it."""
     gather: Callable[[Sequence[Study]], Sequence[Study]] | None = None
-    """Puts blocks together that a figure shows in one picture; None: a picture for each block."""
+    """Combines blocks that are drawn in one figure; None if each block has its own figure."""
 
 
 def by_dataset(studies: Sequence[Study]) -> list[Study]:
-    """Return a study per data set, with the cells of all recipes, named by recipe, objective and swept values."""
+    """Return one study per data set with the cells of all recipes, named by recipe, objective and swept values."""
     return regrouped(studies, lambda cell: cell.dataset, lambda cell: f"{cell.recipe} {cell.objective}")
 
 
 def regrouped(studies: Sequence[Study], title: Callable[[Cell], str], name: Callable[[Cell], str]) -> list[Study]:
-    """Return a study per title, with the cells that have it, named by their swept values, too."""
+    """Regroup cells into one study per title; cells are named by `name` and their swept values."""
     every = [cell for study in studies for cell in study.part.cells.values()]
     groups = nested((title(cell), with_values(name(cell), cell.swept), cell) for cell in every)
     return [

@@ -1,4 +1,4 @@
-"""How figures look: one palette, the papers' notation, and files equal to the byte."""
+"""Style of figures: one palette, the papers' notation, and byte-identical files."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,13 +23,13 @@ from goalgrid.results.figures.study import Study
 
 WIDTH = 7.2
 COLUMNS = {1: 3.3, 2: 6.9}
-"""Inches of one and of two columns of a paper: those of CVPR's and ACL's styles differ by a tenth."""
+"""Width of one and two columns of a paper, in inches; the CVPR and ACL styles differ by 0.1."""
 POINTS = 8.5
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """Destination of figures: a page of their own, or columns of a paper, whose caption says the rest."""
+    """Destination of figures: a page of their own, or columns of a paper (without title and note)."""
 
     columns: int | None = None
     points: float = POINTS
@@ -41,7 +41,7 @@ _SHEET = ContextVar("sheet", default=_OWN_PAGE)
 
 @contextmanager
 def drawn_for(sheet: Sheet) -> Iterator[None]:
-    """Draw the figures of this block with the width and the font size of this sheet."""
+    """Draw the figures within the `with` block with the width and font size of this sheet."""
     token = _SHEET.set(sheet)
     try:
         yield
@@ -59,7 +59,7 @@ _PGF = r"\usepackage{amsmath}" + "".join(
     for sign, tex in {"→": r"\rightarrow", "±": r"\pm", "ρ": r"\rho", "η": r"\eta", "²": "^2"}.items()
 )
 _RC["pgf.preamble"] = _PGF
-"""The preamble that a paper with these PGF files needs, too."""
+"""LaTeX preamble; a paper that includes these PGF files needs it as well."""
 _SIZES = [name for name in _RC if name.endswith("size")]
 ABOUT: dict[str, dict[str, Any]] = {
     "png": {"metadata": {"Software": "goalgrid"}},
@@ -67,15 +67,15 @@ ABOUT: dict[str, dict[str, Any]] = {
     "svg": {"metadata": {"Date": None, "Creator": "goalgrid"}},
     "pgf": {},
 }
-"""By format, what a file says of itself: who drew it, and no date."""
+"""Options of `savefig` by format; the metadata name goalgrid but no date, so that files are reproducible."""
 FORMATS = tuple(ABOUT)
 
 
 def check_folder(folder: Path) -> None:
-    """Raise a UserError where a folder for pictures has the name of a picture."""
+    """Raise a UserError if the output folder looks like an image file name (e.g. `x.png`)."""
     if folder.suffix.removeprefix(".") in FORMATS and not folder.is_dir():
         kind = folder.suffix.removeprefix(".")
-        raise UserError(f"--output {folder}: name a folder, where the pictures go, and give --format {kind}.")
+        raise UserError(f"--output {folder}: give a folder for the figures, and --format {kind}.")
 
 
 def drawing() -> Any:
@@ -84,9 +84,9 @@ def drawing() -> Any:
 
 
 def encoded(figure: Figure, kind: str) -> bytes:
-    """Encode a figure in one of `FORMATS`, equal to the byte for equal content.
+    """Encode a figure in one of `FORMATS`; identical content gives byte-identical output.
 
-    Its parts get their places once, for all formats: finding these takes longer than drawing.
+    The layout is computed only once for all formats, since it takes longer than drawing.
     """
     content = BytesIO()
     with drawing():
@@ -100,19 +100,19 @@ def encoded(figure: Figure, kind: str) -> bytes:
         except Exception as error:  # of no pdflatex, of a package that it lacks, and of photographs
             if kind != "pgf":
                 raise
-            reason = f"--format pgf takes no photographs, and asks pdflatex for widths: {_reason(error)}"
+            reason = f"--format pgf cannot contain photographs, and needs pdflatex to measure text: {_reason(error)}"
             raise UserError(reason) from error
     return b"% drawn by goalgrid\n" * (kind == "pgf") + content.getvalue()
 
 
 def _reason(error: Exception) -> str:
-    """Return the first error of pdflatex among all that it printed, or what any other exception says."""
+    """Return the first error in pdflatex's output, or another exception's message."""
     printed = str(getattr(error, "latex_output", "")).splitlines()
     return next((line.removeprefix("! ") for line in printed if line.startswith("!")), in_short(error))
 
 
 def blank(height: float, study: Study, note: str) -> Figure:
-    """Create a figure; outside a paper with the block's name above it, and at the right what marks and bands mean."""
+    """Create an empty figure; except for papers, with the block's name and a note on marks and bands above."""
     sheet = _SHEET.get()
     width = COLUMNS[sheet.columns] if sheet.columns else WIDTH
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -130,7 +130,7 @@ def blank(height: float, study: Study, note: str) -> Figure:
 
 
 def side_by_side(figure: Figure, count: int, **options: Any) -> list[Axes]:
-    """Create axes in a row; in one column of a paper, below each other in a higher figure."""
+    """Create axes in a row; in a single column of a paper, stack them in a taller figure."""
     if _SHEET.get().columns != 1:
         return list(figure.subplots(1, count, squeeze=False, **options)[0])
     figure.set_figheight(count * figure.get_figheight())
@@ -138,18 +138,18 @@ def side_by_side(figure: Figure, count: int, **options: Any) -> list[Axes]:
 
 
 def symbol(factor: str, level: str) -> str:
-    """Return GOAL's notation for a level of its axes, in Matplotlib's mathematics; any other level as it is."""
+    """Return a level of GOAL's axes in mathematical notation for Matplotlib; other levels unchanged."""
     letter = {"pair weight": "P", "triplet weight": "T"}.get(factor)
     return rf"${letter}^{{\text{{{level}}}}}$" if letter else level
 
 
 def shortened(name: str, most: int = 20) -> str:
-    """Shorten a name next to or below an axis to its beginning and end, if it is long."""
+    """Shorten a long axis label to its beginning and end."""
     return name if "$" in name or len(name) <= most + 1 else f"{name[: most // 2]}…{name[-most // 2 :]}"
 
 
 def line_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return colour, dashes and mark by name; up to 49 names differ in colour or mark."""
+    """Return colour, dashes and marker for each name; up to 49 names differ in colour or marker."""
     marks = [MARKS[(place + place // len(COLOURS)) % len(MARKS)] for place in range(len(names))]
     looks = zip(names, cycle(COLOURS), cycle(DASHES), marks, strict=False)
     return {name: {"color": colour, "linestyle": dash, "marker": mark} for name, colour, dash, mark in looks}
@@ -159,7 +159,7 @@ PLAIN: dict[str, Any] = {"linestyle": "none", "markersize": 6}
 
 
 def point_looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return colours by pair weight and marks by triplet weight for GOAL's cells; else every name has its own."""
+    """For GOAL's cells, return colours by pair weight and markers by triplet weight; else a style per name."""
     if not set(names) <= set(GOAL):
         return line_styles(names)
     colours, marks = dict(zip(PAIR_WEIGHTS, COLOURS, strict=False)), dict(zip(TRIPLET_WEIGHTS, MARKS, strict=False))
@@ -170,8 +170,8 @@ def point_looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
 def legend_below(figure: Figure, handles: Iterable[Artist], labels: Iterable[str], most: int, **look: Any) -> None:
     """Draw a legend below the axes, in at most `most` columns, or as many as fit the width of the figure.
 
-    In one column of a paper it is set smaller, and the figure is higher by it: it may have many lines there. Names that
-    are wider than the figure are shortened.
+    In a single column of a paper, the font is smaller and the figure grows by the legend's height. Names wider than the
+    figure are shortened.
     """
     handles, labels, width = list(handles), list(labels), figure.bbox.width
     narrow = _SHEET.get().columns == 1
@@ -189,7 +189,7 @@ def legend_below(figure: Figure, handles: Iterable[Artist], labels: Iterable[str
 
 
 def point_legend(figure: Figure, names: Sequence[str], looks: Mapping[str, Mapping[str, Any]]) -> None:
-    """Draw a legend with the meaning of colours and marks for GOAL's cells; else with the names."""
+    """Draw a legend: for GOAL's cells, the meaning of colours and markers; else the names."""
     handles = [Line2D([], [], label=name, **{**looks[name], **PLAIN}) for name in names]
     if set(names) <= set(GOAL):
         colours = {name.split("_")[0]: looks[name]["color"] for name in names}

@@ -1,4 +1,4 @@
-"""Figures of files next to records: what a pooling learnt, and where triplets lie."""
+"""Figures from files stored next to records: learnt pooling weights, and the distribution of triplets."""
 
 import math
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ MODALITIES = {"image": "image regions", "text": "tokens of a caption"}
 
 
 def draw_pooling(study: Study) -> Figure | None:
-    """Draw a panel per modality with theta over rank, and one with ADPOOL's balance of token and embedding level.
+    """Draw the learnt weights theta over rank, a panel per modality, and ADPOOL's balance of its two levels.
 
-    VSE+2AD Fig. 3 and Eq. (3)-(5), VSE-infinity §3: from the selected checkpoints, over the validation split. None: no
-    trial kept what a pooling learnt.
+    As VSE+2AD Fig. 3 and Eq. (3)-(5), VSE-infinity §3; from the selected checkpoints, over the validation split. None
+    if no trial stored its pooling weights. The balance is the share of the token level against the embedding level.
     """
     study = study.beside(attrgetter("pooling"), "rank")
     names = [name for name in study.part.cells if study.trials(name)]
@@ -47,7 +47,7 @@ def draw_pooling(study: Study) -> Figure | None:
 
 
 def _balances(axes: Axes, study: Study, names: Sequence[str], styles: dict[str, dict[str, Any]]) -> None:
-    """A large mark a cell with its band, and a small mark a trial: the mean alone would hide seeds that disagree."""
+    """Draw a large marker per cell with its spread, and a small one per trial, so that diverging seeds are visible."""
     curves = {name: [study.curve(name, f"balance_{modality}")[1] for modality in MODALITIES] for name in names}
     balances = {name: [curve[:, :1].ravel() for curve in of_name] for name, of_name in curves.items()}
     balanced = [name for name in names if any(map(len, balances[name]))]  # the others pool without a balance
@@ -66,15 +66,15 @@ def _balances(axes: Axes, study: Study, names: Sequence[str], styles: dict[str, 
 
 
 SHOWN = 4
-"""Epochs of a cell that are drawn, the first and the last among them."""
+"""Maximum number of epochs drawn per cell, including the first and the last."""
 LINES = 15
 
 
 def draw_triplets(study: Study) -> Figure | None:
-    """Draw a row per cell, a column per epoch; grey: the weight; red: triplets of the first seed; None without any.
+    """Draw the density of triplets over their weights, a row per cell, a column per epoch; None without triplets.
 
-    On the plane of (s_pos, hardest s_neg). GOAL Figs 2 and 3 show the weights alone; a weight that is near 0 where all
-    triplets lie teaches nothing.
+    Axes are s_pos and the hardest s_neg; grey is the weight, red the triplets of the first seed. GOAL Figs 2 and 3 show
+    only the weights; a weight near 0 where all triplets lie has no training signal.
     """
     densities = {name: steps.read_densities(study.home.trial(study.trials(name)[0]).triplets, study.scores.leave)
             for name in study.part.cells if study.trials(name)}  # fmt: skip
@@ -85,7 +85,7 @@ def draw_triplets(study: Study) -> Figure | None:
     figure = blank(
         WIDTH / SHOWN * len(densities) + 0.7,
         study,
-        "grey: T, or the push of a loss; red: where the triplets of one seed lie",
+        "grey: T, or the gradient weight of a loss; red: the triplets of one seed",
     )
     every = figure.subplots(len(densities), columns, sharex=True, sharey=True, squeeze=False)
     for row, (name, (counts, weights)) in zip(every, densities.items(), strict=True):
@@ -118,7 +118,7 @@ FIGURE_KINDS = {
         10,
         draw_pooling,
         "What the pooling learnt",
-        "trials whose model pools by GPO or ADPOOL, which keep it",
+        "trials whose model pools by GPO or ADPOOL, with stored pooling weights",
         by_dataset,
     ),
     "triplets": FigureKind(8, draw_triplets, "Where triplets lie", TRACED),

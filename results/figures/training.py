@@ -1,8 +1,8 @@
-"""Curves over epochs or steps, with bands over seeds: training, diagnostics, and single steps.
+"""Curves over epochs or steps, with bands over seeds: training, diagnostics, single steps.
 
-Training: SelHN Figs 1, 3 and 5, Unified Figs 3 and 4, VSE+2AD Fig. A.2-1. Diagnostics, what a surrogate cannot tell:
-SelHN Fig. 3, Unified Fig. 4. Steps, of losses that choose while they train: SelHN Fig. 7 (which anchors learn from all
-negatives), VSE+2AD Fig. C-2 (ADOPT's K).
+Training, as in SelHN Figs 1, 3 and 5, Unified Figs 3 and 4, VSE+2AD Fig. A.2-1. Diagnostics that a surrogate loss
+cannot show: SelHN Fig. 3, Unified Fig. 4. Steps, for losses that adapt while they train: SelHN Fig. 7 (which anchors
+learn from all negatives), VSE+2AD Fig. C-2 (ADOPT's K).
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,22 +34,22 @@ STEP_QUANTITIES = {
     "delta_s": r"mean $|s_{neg} - s_{pos}|$",
     "loss": "loss of the batch",
 }
-"""Quantities that are drawn by default, with their labels."""
+"""Quantities drawn by default, with their labels."""
 DIAGNOSTICS = {"s_pos": "mean $s_{pos}$", "s_neg": "mean $s_{neg}$", "active": "active triplets (share)"}
 
 SURROGATE = "mean surrogate\n(no loss)"
-"""The value of a cell of GOAL's matrix, of which only the gradient has a meaning."""
+"""Label for GOAL's cells, whose value is a surrogate: only its gradient is meaningful."""
 
 NEAR = 0.95
 
 
 def draw(study: Study, quantities: Sequence[str] = (), reference: PrintedCurve | None = None) -> Figure | None:
-    """Draw a row per quantity, and below the epochs until 95 % of the final rsum; None if nothing was logged.
+    """Draw one row per quantity, then the epochs until 95 % of the final rsum; None if nothing was logged.
 
     Args:
-        quantities: names of the history; none: `QUANTITIES`, without losses of cells that have none, and the epochs
-            below.
-        reference: a paper's curve to show with the same quantity, for the cells that it is of.
+        quantities: names in the history; if empty, `QUANTITIES` (surrogates are not drawn as losses), and the epochs
+            until 95 %.
+        reference: a paper's curve, shown with the same quantity for the matching cells.
     """
     labels = dict(_labels(quantities, QUANTITIES))
     if "loss" in labels and set(study.part.cells) & set(CELLS):
@@ -60,20 +60,20 @@ def draw(study: Study, quantities: Sequence[str] = (), reference: PrintedCurve |
 
 
 def draw_steps(study: Study, quantities: Sequence[str] = ()) -> Figure | None:
-    """Draw a row per quantity, over steps; None if no trial kept steps."""
+    """Draw one row per quantity over training steps; None if no trial logged single steps."""
     traced = study.beside(attrgetter("trace"), "step")
     return over_epochs(traced, _labels(quantities, STEP_QUANTITIES), 1.5, along="step")
 
 
 def _labels(quantities: Sequence[str], usual: Mapping[str, str]) -> Mapping[str, str]:
-    """By name: the label of the usual quantities, of other ones the name and the unit; none given: the usual ones."""
+    """Return the labels of quantities (name and unit for unusual ones); if none are given, the usual quantities."""
     logged = history.all_logged()
     units = {name: logged[name].unit.split(",")[0] if name in logged else "" for name in quantities}
     return {name: usual.get(name) or (f"{name}\n({unit})" if unit else name) for name, unit in units.items()} or usual
 
 
 def epochs_until_near(study: Study, name: str) -> dict[int, int]:
-    """Return, by seed, the first epoch of a cell's finished trials with at least 95 % of the last validation rsum."""
+    """Return the first epoch with at least 95 % of the final validation rsum, by seed, for a cell's finished trials."""
     epochs = {}
     for trial in study.part.cells[name].trials:
         rsums = study.histories.get(trial.id, {}).get("val_rsum")
@@ -86,7 +86,7 @@ def epochs_until_near(study: Study, name: str) -> dict[int, int]:
 def _draw_epochs_until_near(
     axes: Axes, study: Study, lines: Mapping[str, str], styles: Mapping[str, dict[str, Any]]
 ) -> None:
-    """A line of marks an objective, a mark a seed; grey lines join the trials of a seed, the text is their mean."""
+    """Draw a marker per objective and seed, and each objective's mean as text; grey lines join trials of one seed."""
     epochs = {label: epochs_until_near(study, name) for label, name in lines.items()}
     seeds = sorted(set().union(*epochs.values()))
     around = np.linspace(-0.24, 0.24, len(seeds)) if len(seeds) > 1 else np.zeros(len(seeds))
@@ -111,9 +111,9 @@ def _draw_epochs_until_near(
 
 
 def panels(study: Study) -> dict[str, dict[str, str]]:
-    """Return the lines of adjacent panels: by the panel's title, the cell's name by the line's label.
+    """Return the lines of adjacent panels: for each panel's title, the cell names by line label.
 
-    GOAL's matrix has a panel for every triplet weight with a line for every pair weight; other grids have one panel.
+    GOAL's matrix has one panel per triplet weight, with one line per pair weight; other grids have one panel.
     """
     names = list(study.part.cells)
     if not set(names) <= set(CELLS):
@@ -136,15 +136,15 @@ def over_epochs(
     along: str = "epoch",
     surrogates: bool = True,
 ) -> Figure | None:
-    """Draw curves over epochs: a row per logged quantity, a column per panel; None if no quantity was logged.
+    """Draw curves over epochs, one row per logged quantity, one column per panel; None if no quantity was logged.
 
     Lines are means over seeds, bands ± one sample standard deviation.
 
     Args:
-        row_height: of a quantity, in inches.
-        reference: a paper's curve, drawn thin in the row of its quantity, for the cells that it is of.
-        until_near: whether a further row shows the epochs until 95 % of the final rsum.
-        surrogates: whether the row of the loss has cells of GOAL's matrix, which have none.
+        row_height: height of each quantity's row, in inches.
+        reference: a paper's curve, drawn as small markers in the row of its quantity, for the matching cells.
+        until_near: whether to add a row with the epochs until 95 % of the final rsum.
+        surrogates: whether to draw the surrogate values of GOAL's cells in the row of the loss.
     """
     logged = {quantity for trial in study.every_trial for quantity in study.histories[trial]}
     rows = {quantity: title for quantity, title in quantities.items() if quantity in logged}
@@ -186,7 +186,7 @@ def _panel(
     styles: Mapping[str, dict[str, Any]],
     reference: PrintedCurve | None,
 ) -> dict[str, Line2D]:
-    """Draw the curves of a quantity in a panel, with those that a paper printed; returns them by label."""
+    """Draw the curves of a quantity in a panel, including a paper's curves; return them by label."""
     handles = dict[str, Line2D]()
     printed = reference.of(study.part.cells) if reference and reference.quantity == quantity else {}
     for label, name in lines.items():
@@ -200,14 +200,14 @@ def _panel(
 
 
 WIDE = 30
-"""Positive values of a row that differ by a larger factor get a logarithmic axis.
+"""A row of positive values whose range exceeds this factor gets a logarithmic axis.
 
-So do values of both signs of which the largest is by this factor larger than the median; near 0 their axis is linear.
+Values of both signs get one, linear near 0, if the largest absolute value exceeds the median by this factor.
 """
 
 
 def _spread_out(axes: Axes) -> None:
-    """Make the vertical axis of a row logarithmic where its lines would lie on one another."""
+    """Make a row's vertical axis logarithmic if its lines would otherwise overlap."""
     heights = [value for other in axes.get_shared_y_axes().get_siblings(axes) for line in other.lines
              for value in np.asarray(line.get_ydata(), dtype=float)]  # fmt: skip
     sizes = np.abs(heights)

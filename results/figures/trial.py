@@ -1,4 +1,4 @@
-"""Figures of one trial: which words look at which regions, and what queries find."""
+"""Figures of one trial: attention between words and regions, and retrieval examples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ DIRECTIONS = {"t2i": "words attend to regions\n(rows sum to 1)", "i2t": "regions
 COLUMNS = 6
 MOST = 24
 DARK = 0.25
-"""Brightness of what a word does not look at."""
+"""Brightness of regions that a word does not attend to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +28,10 @@ class AttentionMap:
 
     Args:
         image: name of the image.
-        words: as the model reads them, l of them.
-        weights: (l, n) by direction, t2i or i2t.
-        picture: (h, w, 3) of 8 bits; None: there is none.
-        boxes: (n, 4) left, top, right, bottom of the regions, as shares of the picture's sides; None: not known.
+        words: the l words as the model reads them.
+        weights: (l, n) for each direction, t2i or i2t.
+        picture: (h, w, 3), 8 bits per channel; None if there is none.
+        boxes: (n, 4) left, top, right, bottom of the regions, relative to the picture's size; None if unknown.
     """
 
     trial: str
@@ -47,7 +47,7 @@ class AttentionMap:
         return f"{self.trial}-{Path(self.image).stem}-{self.caption[:40]}"
 
     def draw(self) -> Figure:
-        """Draw the picture and a matrix for each direction; below, what each word looks at, the more the brighter."""
+        """Draw the picture and a matrix per direction; below, a picture per word, brighter where it attends more."""
         with drawing():
             shown = self.words[:MOST] if self.picture is not None and self.boxes is not None else ()
             lines = ceil(len(shown) / COLUMNS)
@@ -90,7 +90,7 @@ class AttentionMap:
                       bbox={"facecolor": INK, "edgecolor": "none", "pad": 0.6, "alpha": 0.7})  # fmt: skip
 
     def _looked_at(self, axes: Axes, place: int, word: str) -> None:
-        """The picture, the brighter the more the word looks there; the strongest region has a frame."""
+        """Draw the picture, brighter where the word attends more, with a frame around the strongest region."""
         assert self.picture is not None
         assert self.boxes is not None
         weights = next(iter(self.weights.values()))[place]
@@ -115,14 +115,14 @@ class AttentionMap:
 
 RIGHT, WRONG = "#1A7F37", "#B42318"
 LARGEST = 160
-"""Pixels of the longer side of a picture, so that a figure stays small."""
+"""Maximum pixels on the longer side of a picture, to limit the file size."""
 HEIGHT, LOW = 1.35, 1.0
-"""Inches of a query with pictures, and without."""
+"""Height of a query's row in inches, with and without pictures."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A query or an answer: a caption, or an image by its name and its picture of (h, w, 3) 8 bits."""
+    """A query or answer: a caption, or an image with its name and picture, (h, w, 3) with 8 bits per channel."""
 
     text: str
     picture: np.ndarray | None = None
@@ -130,7 +130,7 @@ class Shown:
 
 @dataclass(frozen=True, eq=False)
 class Retrieved:
-    """A query with its first answers, and whether each is right."""
+    """A query with its top answers, and whether each is correct."""
 
     why: str
     query: Shown
@@ -140,13 +140,13 @@ class Retrieved:
 
 @dataclass(frozen=True, eq=False)
 class RetrievalExamples:
-    """The first answers of queries, right and wrong ones marked. VSE+2AD Fig. 4."""
+    """The top answers to queries, marked as correct or wrong, as in VSE+2AD Fig. 4."""
 
     trial: str
     queries: Sequence[Retrieved]
 
     def draw(self) -> Figure:
-        """Draw a row per query: the query, then its answers; right answers green with a tick, wrong ones red."""
+        """Draw one row per query: the query, then its answers; correct ones green with a tick, wrong ones red."""
         with drawing():
             shown = [[query.query, *query.answers] for query in self.queries]
             heights = [LOW if all(part.picture is None for part in parts) else HEIGHT for parts in shown]

@@ -1,4 +1,4 @@
-"""Layouts: how the papers arrange scores. The files' `LAYOUTS` are the list."""
+"""Layouts: how scores are arranged in tables. Each file registers its layouts in `LAYOUTS`."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,14 +21,15 @@ if TYPE_CHECKING:  # a table of a grid reads no paper
 LAYOUTS = {name: layout for layouts in members(__name__, "LAYOUTS", dict).values() for name, layout in layouts.items()}
 
 DEFAULT_METRIC = "r1"
-"""Default metric of a layout of one metric."""
+"""Default metric of layouts that show a single metric."""
 
 
 def natural(cells: Sequence[Cell], scores: captions.TableSource) -> str:
-    """Return the paper's layout; of a grid, GOAL's matrix if all objectives are cells of it, else a row per objective.
+    """Return the default layout: a paper's own; for a grid, `goal` if GOAL's matrix has all objectives, else by rows.
 
-    People's judgements give several metrics, so that they are listed. If some recipe of several would have a block of
-    one row, all are in one block, as in the other papers.
+    By rows is `listing`, with one block per recipe; or `losses`, with one block for all recipes, if there are several
+    and one of them would be alone in its block. Human judgements (ECCV Caption, CxC) have several metrics, so they are
+    never shown as a matrix.
     """
     if not isinstance(scores, Scores):
         return scores.content.layout
@@ -48,10 +49,17 @@ def arrange(
     against: str | None = None,
     axes: pivot.Axes | None = None,
 ) -> Table:
-    """Arrange the table of a grid, or of a paper, in a layout of `LAYOUTS` (None: the natural one) or by axes.
+    """Arrange the table of a grid or of a paper in one of the `LAYOUTS`, or by axes.
 
-    `metric` is names of `COLUMN_NAMES`, joined by commas; a layout of all recalls shows them after these. `against`
-    "paper" compares ours to what papers report, in a layout of its own; for a paper's table, in its columns.
+    Args:
+        layout: name in `LAYOUTS`; default: `natural`.
+        metric: names in `COLUMN_NAMES`, joined by commas; a layout of all recalls shows them after the recalls.
+        against: "paper" compares our numbers with those that papers report: for a grid in a special layout, for a
+            paper's table within its columns.
+        axes: axes in rows, columns and blocks, instead of a layout.
+
+    Raises:
+        UserError: the options conflict, or the layout cannot show these cells or metrics.
     """
     asked = metric.split(",")
     if isinstance(scores, Scores):
@@ -60,11 +68,13 @@ def arrange(
     if axes and isinstance(scores, Scores):
         if layout or against:
             chosen = f"--layout {layout}" if layout else f"--against {against}"
-            raise UserError(f"--rows, --columns and --blocks make a layout of their own; leave {chosen} out.")
+            raise UserError(
+                f"--rows, --columns and --blocks define the layout, so they cannot be combined with {chosen}."
+            )
         table = pivot.layout(cells, scores, asked, axes)
     elif against and isinstance(scores, Scores):
         if layout:
-            raise UserError(f"--against {against} has a layout of its own; leave --layout {layout} out.")
+            raise UserError(f"--against {against} has a fixed layout, so it cannot be combined with --layout {layout}.")
         _check_metrics(f"--against {against}", asked, 1)
         from goalgrid.results.layouts.paper import comparison
 
@@ -84,7 +94,7 @@ def _of_paper(paper: "Paper", draw: Callable[[captions.TableSource], Table], *, 
 
 
 def _names(cells: Sequence[Cell], table: Table, *, against: bool) -> Mapping[str, str]:
-    """Return the papers' names of what the table names, and of the papers' tables if ours is `against` them."""
+    """Return the papers' names for all names in the table; with `against`, also those of the papers' tables."""
     protocols = (entry.keys["protocol"] for entry in table.entries() if "protocol" in entry.keys)
     names = names_of(cells, protocols)
     if against:
@@ -108,14 +118,14 @@ def _laid_out(cells: Sequence[Cell], scores: captions.TableSource, chosen: str, 
         for name in asked:
             if not captions.by_direction(name).keys() & set(scores.metrics):
                 reported = ", ".join(scores.metrics)
-                raise UserError(f"{captions.COLUMN_NAMES[name]} is not reported here; reported: {reported}.")
+                raise UserError(f"{captions.COLUMN_NAMES[name]} is not reported in this table; reported: {reported}.")
     return LAYOUTS[chosen].table(cells, scores, asked)
 
 
 def _check_metrics(what: str, asked: Sequence[str], room: int | None) -> None:
-    """Raise where a layout has no room for the metrics that are asked for."""
+    """Raise UserError if a layout cannot show as many metrics as requested."""
     if room == 0 and asked != [DEFAULT_METRIC]:
-        raise UserError(f"{what} shows names of losses and no metric; leave --metric out.")
+        raise UserError(f"{what} shows names of losses, not metrics; omit --metric.")
     if room == 1 and len(asked) > 1:
         other = "--layout listing, or --rows and --columns"
-        raise UserError(f"{what} shows one metric, and --metric {','.join(asked)} names {len(asked)}. Use {other}.")
+        raise UserError(f"{what} shows one metric, but --metric {','.join(asked)} names {len(asked)}. Use {other}.")

@@ -1,4 +1,4 @@
-"""What layouts share: blocks, columns and their titles, and captions, with what a reader must know of the numbers."""
+"""Shared by all layouts: blocks, columns with their titles, and captions that explain the numbers."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # a table of a grid reads no paper
     from goalgrid.results.reference.reading import Paper
 
 TableSource: TypeAlias = "Scores | Paper"
-"""Where the values of a table come from: the records of a grid, or what a paper prints."""
+"""Source of a table's values: the records of a grid, or the numbers printed in a paper."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Layout:
     """One way to arrange scores in a table."""
 
     table: Callable[[Sequence[Cell], TableSource, Sequence[str]], Table]
-    """From cells, their values and the metrics that `--metric` asks for."""
+    """Builds the table from the cells, their values and the metrics given by `--metric`."""
     of_the_matrix: bool = False
-    """Whether it has no place for objectives that are no cells of GOAL's matrix."""
+    """Whether it can only show objectives of GOAL's matrix."""
     metrics: int | None = None
-    """How many metrics it shows; None: all recalls, and any others that are asked for."""
+    """Number of metrics it shows; None: all recalls, plus any metrics requested by `--metric`."""
 
 
 METRIC_NAMES = {
@@ -46,11 +46,11 @@ METRIC_NAMES = {
     **{f"cxc_r{k}": f"CxC's Recall@{k} (%)" for k in (1, 5, 10)},
 }
 
-OF_MODEL = {"parameters": "millions of weights", "kpps": "thousands of image-text pairs scored a second (kpps)"}
-"""What is of a model and not of its answers, so that seeds have no spread."""
+OF_MODEL = {"parameters": "millions of weights", "kpps": "thousands of image-text pairs scored per second (kpps)"}
+"""Properties of a model that do not depend on its seed, so they have no spread."""
 
 COLUMN_NAMES = METRIC_NAMES | OF_MODEL
-"""What `--metric` of a table may name."""
+"""All metrics that `--metric` accepts, with their names in captions."""
 
 DIRECTIONS = {
     "i2t": Label("Image → Text", r"Image $\rightarrow$ Text"),
@@ -65,7 +65,7 @@ TOTALS = {"rsum": "RSUM", "oips": "#OIPs", "parameters": "weights (M)", "kpps": 
 """Columns of metrics without a direction; VSE+2AD calls operating items per second #OIPs."""
 
 LISTED = 3
-"""Blocks that a note of a caption names."""
+"""Maximum number of blocks that a note in a caption lists by name."""
 
 BEST = "best in bold"
 
@@ -73,7 +73,7 @@ _SELECTION = {"best-val-rsum": "checkpoint with the best validation rsum", "last
 
 
 def blocks_of(cells: Sequence[Cell], rows: Callable[[dict[str, Cell]], Iterable[Row]]) -> tuple[Block, ...]:
-    """A block for every data set, recipe and swept values, with the rows of its cells by objective."""
+    """Build one block per data set, recipe and swept values; `rows` maps its cells by objective to rows."""
     blocks = nested((cell.block, cell.objective, cell) for cell in cells)
     several = len({dataset for dataset, _, _ in blocks}) > 1
     return tuple(
@@ -83,7 +83,7 @@ def blocks_of(cells: Sequence[Cell], rows: Callable[[dict[str, Cell]], Iterable[
 
 
 def entry(cell: Cell, source: TableSource, metric: str, **more: str) -> TableEntry:
-    """A value in its place; `more` are names beside the cell's axes."""
+    """Build the table entry of a cell's metric; `more`: further keys in addition to the cell's axes."""
     keys = {**source.axes(cell), **more, "metric": metric}
     value_of = source.of_model if metric in OF_MODEL and isinstance(source, Scores) else source.of
     settings = source.unequal_of(cell) if isinstance(source, Scores) else {}
@@ -93,7 +93,7 @@ def entry(cell: Cell, source: TableSource, metric: str, **more: str) -> TableEnt
 
 
 def beside(what: str, asked: Sequence[str], scores: TableSource) -> str:
-    """What a layout of all recalls shows, with what is asked for beside them."""
+    """Describe what a layout of all recalls shows, including further metrics that were requested."""
     if isinstance(scores, Scores) and scores.judged:
         return "ECCV Caption's mAP@R, R-Precision and R@1, and CxC's R@1, R@5 and R@10 (%)"
     further = [COLUMN_NAMES[name] for name in asked if name not in ("r1", "r5", "r10", "rsum")]
@@ -101,9 +101,9 @@ def beside(what: str, asked: Sequence[str], scores: TableSource) -> str:
 
 
 def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequence[Scores] = ()) -> Legend:
-    """Say what is shown, by which protocol and selection, what ± means, and what is missing; or which paper printed it.
+    """Write the caption: content, protocol, checkpoint selection, the meaning of ±, and what is missing.
 
-    `views` are the same scores by each protocol, where several are shown.
+    The caption of a paper's table is its own. `views`: the scores under each protocol, if several are shown.
     """
     if not isinstance(scores, Scores):
         return scores.caption
@@ -111,7 +111,7 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
     protocols = dict.fromkeys(view.protocol_of(cell) for cell in cells for view in views)
     by_protocol = ((cell, {view.protocol_of(cell): view for view in views}) for cell in cells)
     values = [view.of(cell, view.metrics[0]) for cell, of_cell in by_protocol for view in of_cell.values()]
-    of_models = "of each model, whatever its objective and seed; best in bold." if what in OF_MODEL.values() else ""
+    of_models = "per model, independent of objective and seed; best in bold." if what in OF_MODEL.values() else ""
     title = Sentence(
         f"{what} on {', '.join(map(shown, protocols))}:",
         f"{what} on {' and '.join(map(paper_name, protocols))}",
@@ -136,7 +136,7 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
 
 
 def conditions(cells: Sequence[Cell], values: Iterable[Score], before: str = "", marks: str = BEST) -> Sentence:
-    """What the cells' values are: over which seeds, of which checkpoint, by which variant of the objectives."""
+    """State how the values were obtained: seeds, checkpoint selection, and variant of the objectives."""
     variants = list(dict.fromkeys(cell.trials[0].shared.objective.variant for cell in cells))
     spread, selected = _spread(cells, values), selections(cells)
     variant = f"{' and '.join(variants)} variant of the objectives"
@@ -147,7 +147,7 @@ def conditions(cells: Sequence[Cell], values: Iterable[Score], before: str = "",
 
 
 def _speeds(scores: Scores) -> Sentence | str:
-    """How speeds are measured, and on what they were."""
+    """State how speeds are measured, and on which devices they were measured."""
     models = scores.models
     return Sentence(models.note(), f"kpps on {'; '.join(models.devices)}." if models.devices else "") if models else ""
 
@@ -157,7 +157,7 @@ NO_BEST = f"All cells are {NOT_LEARNT}, so none is best."
 
 
 def _at_chance(cells: Sequence[Cell], scores: Scores) -> str:
-    """In which blocks no cell is best, since none has learnt; empty where there is no such block."""
+    """Name the blocks in which all finished cells perform at chance level; empty if there are none."""
     blocks = grouped((block_title(cell.block), scores.of(cell, scores.metrics[0])) for cell in cells)
     finished = {title: [score for score in values if score.n] for title, values in blocks.items()}
     titles = [title for title, values in finished.items() if values and all(score.at_chance for score in values)]
@@ -165,7 +165,7 @@ def _at_chance(cells: Sequence[Cell], scores: Scores) -> str:
 
 
 def about(note: str, blocks: Collection[str], every: Collection[str]) -> str:
-    """A note for the caption, after the names of the blocks that it is about, unless it is about all."""
+    """Prefix a note with the names of its blocks, unless it applies to all blocks."""
     names = ", ".join(blocks) if len(blocks) <= LISTED else f"{len(blocks)} blocks"
     return note if len(blocks) == len(every) else f"{names}: {note}"
 
@@ -185,16 +185,16 @@ def _spread(cells: Sequence[Cell], values: Iterable[Score]) -> str:
         seeds = f"{done} of {counts[-1]}" if 0 < done < counts[-1] else " or ".join(map(str, counts))
         return f"mean ± sample standard deviation over {fresh_seeds(cells, seeds)}"
     several = len({trial.seed for cell in cells for trial in cell.trials}) > 1
-    return "one seed a value, so no spread" if several else "one seed, so no spread"
+    return "one seed per value, so no spread" if several else "one seed, so no spread"
 
 
 def _imported(cells: Sequence[Cell]) -> str:
     names = "; ".join(dict.fromkeys(f"{cell.recipe} ({cell.published})" for cell in cells if cell.published))
-    return f"Published weights, evaluated here, without a seed or a training of ours: {names}." if names else ""
+    return f"Published weights, evaluated here but not trained here, so without a seed: {names}." if names else ""
 
 
 def lacking(scores: Sequence[Score], nouns: str) -> str:
-    """`1 of 15 cells are missing (--); 2 of 15 cells lack seeds (n/expected): 4 trials never run.`; or empty."""
+    """State what is missing: `1 of 15 cells are missing (--): 4 trials never run.`; empty if nothing is missing."""
     counts = {
         "are missing (--)": sum(score.n == 0 for score in scores),
         "lack seeds (n/expected)": sum(0 < score.n < score.expected for score in scores),
@@ -205,7 +205,7 @@ def lacking(scores: Sequence[Score], nouns: str) -> str:
 
 
 def check_judged(metrics: Sequence[str], protocol: str | None) -> None:
-    """Check that metrics of people's judgements, and no others, go with their protocol; else UserError."""
+    """Raise UserError unless all metrics fit the protocol: only human judgements with `ECCV`, none without it."""
     for name in metrics:
         if name not in OF_MODEL and (name in JUDGED) != (protocol == ECCV):
             known = JUDGED if protocol == ECCV else [other for other in METRIC_NAMES if other not in JUDGED]
@@ -214,16 +214,19 @@ def check_judged(metrics: Sequence[str], protocol: str | None) -> None:
 
 
 def by_direction(metric: str) -> dict[str, Label]:
-    """A metric in both directions, `i2t_r1` and `t2i_r1`, with the directions' titles; a total has no direction."""
+    """Return a metric in both directions, `i2t_r1` and `t2i_r1`, with their titles; a total has no direction."""
     if metric in TOTALS:
         return {metric: Label(TOTALS[metric])}
     return {f"{direction}_{metric}": title for direction, title in DIRECTIONS.items()}
 
 
 def recalls(metrics: Sequence[str], asked: Sequence[str], prefix: str = "") -> tuple[tuple[Group, ...], list[str]]:
-    """A group a direction with the recalls in `metrics`, then what else is asked for; and all columns' metrics.
+    """Return one group of recall columns per direction, then totals such as rsum; and the metric of each column.
 
-    Totals that the source has stand there, asked for or not, except under a prefix, which is a protocol.
+    Args:
+        metrics: the metrics that the source has; its totals are always shown, except under a prefix.
+        asked: further metrics to show.
+        prefix: a protocol, for tables with several protocols next to each other.
     """
     groups, shown, of = list[Group](), list[str](), {"protocol": prefix} if prefix else {}
     cuts = dict.fromkeys([*RECALLS, *JUDGED, *(name for name in asked if name in CUTS)])
@@ -241,13 +244,13 @@ def recalls(metrics: Sequence[str], asked: Sequence[str], prefix: str = "") -> t
 
 
 def noun_of(cells: Iterable[Cell]) -> str:
-    """What the captions of all these cells describe; of cells that differ: `image`."""
+    """Return what the captions of these cells describe, e.g. `video`; `image` if the cells differ."""
     nouns = {cell.noun for cell in cells}
     return nouns.pop() if len(nouns) == 1 else "image"
 
 
 def directions(noun: str) -> dict[str, Label]:
-    """The titles of both directions: `Image → Text`, or by another noun.
+    """Return the titles of both directions: `Image → Text`, or with another noun.
 
     >>> [title.text for title in directions("clip").values()]
     ['Clip → Text', 'Text → Clip']
@@ -256,7 +259,7 @@ def directions(noun: str) -> dict[str, Label]:
 
 
 def named(table: Table, noun: str) -> Table:
-    """The same table with the noun in the titles of its columns."""
+    """Return the table with `noun` instead of `Image` in the titles of its columns."""
     return replace(table, groups=tuple(replace(group, title=_named(group.title, noun)) for group in table.groups))
 
 

@@ -1,4 +1,4 @@
-"""Settings that are of single cells, in words: those in which cells differ, and those that validation chose."""
+"""Sentences about settings of single cells: those in which cells differ, and those chosen on validation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,35 +11,35 @@ from goalgrid.grid.unequal import Values, unequal
 from goalgrid.results.records.rounding import NONE
 
 LONGEST = 400
-"""Characters of a sentence beyond which it gives the range of each setting."""
+"""Maximum characters of a sentence; a longer one is replaced by the range of each setting."""
 NAMED = 6
-"""Cells of a group, or values of an axis, that are named one by one; more are counted."""
-BY_CELL = "; those of each cell by --format csv, json or parquet-long"
+"""Maximum number of cells or axis values that are listed by name; more are counted."""
+BY_CELL = "; for the settings of each cell use --format csv, json or parquet-long"
 
 
 def unequal_settings(cells: Sequence[Cell]) -> str:
-    """State `Unequal settings (train.epochs, train.lr): infonce: 9, 0.003; all others: 3, 0.002.`; empty: none."""
+    """State `Unequal settings (train.epochs, train.lr): infonce: 9, 0.003; all others: 3, 0.002.`; empty if none."""
     return _told("Unequal settings", cells, unequal(cells))
 
 
 def chosen_values(cells: Sequence[Cell]) -> str:
-    """State `Chosen (objective.tau, train.lr): con_con: --, 0.00042; con_nca: 10, 0.001.`; empty: nothing is chosen."""
+    """State `Chosen (objective.tau, train.lr): con_con: --, 0.00042; con_nca: 10, 0.001.`; empty if none."""
     return _told("Chosen", cells, [chosen_of(cell) for cell in cells])
 
 
 def earlier_searches(cells: Sequence[Cell]) -> str:
-    """State how many test results were known when the search began; empty: none, or nothing is chosen."""
+    """State how many test results were known when the search began; empty if none, or without a search."""
     earlier = max((choice.earlier for cell in cells for choice in cell.choices), default=EarlierSearches())
     return f"Test results of {earlier} were known when this search began." if earlier.trials else ""
 
 
 def conditions_of(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """Return all these sentences that are not empty."""
+    """Return the sentences on chosen values, earlier searches and unequal settings that are not empty."""
     return tuple(filter(None, (chosen_values(cells), earlier_searches(cells), unequal_settings(cells))))
 
 
 def chosen_of(cell: Cell) -> Values:
-    """Return the settings of a cell that validation chose; of several searches, all values that differ, as text."""
+    """Return a cell's settings chosen on validation; if its searches differ, the values joined by `or`, as text."""
     values = nested((name, value, None) for choice in cell.choices for name, value in choice.best.point)
     return {
         name: next(iter(several)) if len(several) == 1 else " or ".join(map(setting_text, several))
@@ -48,7 +48,7 @@ def chosen_of(cell: Cell) -> Values:
 
 
 def _told(what: str, cells: Sequence[Cell], values: Sequence[Values]) -> str:
-    """A sentence for each data set whose cells have values, or for several of which it holds; ranges if too long."""
+    """Return one sentence per data set, or per group of data sets with equal values; ranges if too long."""
     pairs = [(cell, of_cell) for cell, of_cell in zip(cells, values, strict=True) if of_cell]
     of_data = grouped((cell.dataset, (cell, of_cell)) for cell, of_cell in pairs)
     sentences = grouped((_values(several), dataset) for dataset, several in of_data.items())
@@ -65,7 +65,7 @@ def _told(what: str, cells: Sequence[Cell], values: Sequence[Values]) -> str:
 
 
 def _values(pairs: Sequence[tuple[Cell, Values]]) -> str:
-    """`(train.lr): infonce: 0.003; all others: 0.002`: the values of cells of a data set, equal ones together."""
+    """List the values of a data set's cells, equal ones grouped: `(train.lr): infonce: 0.003; all others: 0.002`."""
     names = list(dict.fromkeys(name for _, values in pairs for name in values))
     texts = [[setting_text(values[name]) if name in values else NONE for name in names] for _, values in pairs]
     cells = [cell for cell, _ in pairs]
@@ -77,7 +77,7 @@ def _values(pairs: Sequence[tuple[Cell, Values]]) -> str:
 
 
 def _group(group: Sequence[Cell], cells: Sequence[Cell]) -> str:
-    """A name for some of these cells: the values of an axis that only they have, each by itself, or their number."""
+    """Name a group of cells: by axis values that only they have, by listing each cell, or by their number."""
     if len(group) == len(cells):
         return "all cells"
     varying = [name for name in cells[0].axes if len({cell.axes.get(name) for cell in cells}) > 1]
@@ -95,7 +95,7 @@ def _value(name: str, value: Any) -> str:
 
 
 def _range(values: Sequence[Any]) -> str:
-    """`0.0001 to 0.003`; of values that are no numbers, each."""
+    """Return the range of numbers, `0.0001 to 0.003`; for other values, list or count them."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return " to ".join(map(setting_text, sorted({min(values), max(values)})))
     texts = list(dict.fromkeys(map(setting_text, values)))

@@ -1,4 +1,4 @@
-"""GOAL's matrix, rows pair weights and columns triplet weights: its metrics, and which cells had a name before."""
+"""GOAL's matrix (rows: pair weights, columns: triplet weights): its metrics, and which cells were known before."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,14 @@ from goalgrid.results.tables.legend import Legend, Sentence
 from goalgrid.results.tables.notation import weight
 
 CAPTION = (
-    "The objectives of GOAL's matrix that had a name before, by triplet weight and pair weight; the others are new."
+    "Objectives of GOAL's matrix that were known before GOAL, by triplet weight and pair weight; the others are new."
 )
 
 
 def goal(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
     """Lay out GOAL Tables 3 to 5: one metric, both directions side by side, a block per recipe.
 
-    GOAL's pairs and triplets that the grid lacks keep their row and column.
+    Weights of GOAL that the grid does not use keep their row or column.
     """
     (metric,) = asked
     titles = by_direction(metric)
@@ -30,7 +30,7 @@ def goal(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Ta
 
 
 def matrix_of(cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
-    """Return the pair weights and the triplet weights: all of GOAL's, and added weights that a cell has."""
+    """Return the pair weights and the triplet weights: all of GOAL's, and further weights that a cell uses."""
     weights = {(place, name) for cell in cells for place, name in enumerate(cell.objective.split("_"))}
     pairs = [name for name in PAIR_WEIGHTS if name in GOAL_ROWS or (0, name) in weights]
     return pairs, [name for name in TRIPLET_WEIGHTS if name in GOAL_COLUMNS or (1, name) in weights]
@@ -42,7 +42,7 @@ def _triplets(title: Label, metric: str, triplets: Sequence[str]) -> Group:
 
 
 def symbol(letter: str, name: str) -> Label:
-    """Return GOAL's notation."""
+    """Return a weight in GOAL's notation, e.g. `P^con`."""
     return Label(f"{letter}^{name}", f"${weight(letter, name)}$")
 
 
@@ -56,7 +56,7 @@ def _row(pair: str, columns: Sequence[tuple[str, str]], block: dict[str, Cell], 
 
 
 def known(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    """Lay out GOAL Table 1: which cells of the matrix had a name before; cells that the grid lacks are left out."""
+    """Lay out GOAL Table 1: which cells of the matrix were known before; only cells of the grid are shown."""
     values: dict[str, TableValue] = {cell.objective: Word(KNOWN_AS.get(cell.objective, "new")) for cell in cells}
     if not isinstance(scores, Scores) and "known" in scores.metrics:
         values = {cell.objective: scores.of(cell, "known") for cell in cells}

@@ -1,4 +1,4 @@
-"""The papers' names of what grids name in their own way: data sets, protocols, recipes and losses."""
+"""Names that papers use for the data sets, protocols, recipes and losses of a grid."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from goalgrid.grid.protocols import protocol
 
 
 def paper_name(of_protocol: str) -> str:
-    """Return the title of a data set and test split, as papers print it; of a user's data the name alone.
+    """Return a data set and test split as papers print it; for a user's data set, its name.
 
     >>> paper_name("coco-5x1k"), paper_name("birds-test")
     ('MS-COCO 5-fold 1K', 'birds')
@@ -21,9 +21,9 @@ def paper_name(of_protocol: str) -> str:
 
 
 def names_of(cells: Sequence[Cell], protocols: Iterable[str]) -> dict[str, str]:
-    """Return the papers' names of the data sets, protocols, recipes and losses of cells, as far as they have any.
+    """Map the cells' data sets, protocols, recipes and losses to their names in papers, if they have one.
 
-    Recipes on one data set whose name would be the same keep their own.
+    Recipes on one data set that would get the same name keep their own name.
     """
     names = {name: paper_name(name) for name in protocols}
     names |= {cell.dataset: catalog.described(cell.dataset).known_as for cell in cells}
@@ -36,7 +36,7 @@ def names_of(cells: Sequence[Cell], protocols: Iterable[str]) -> dict[str, str]:
 
 
 def loss_name(objective: str) -> str:
-    """Return the first of the names by which a loss is known.
+    """Return the first of the names under which a loss is known; empty for an unknown loss.
 
     >>> loss_name("triplet-hn"), loss_name("infonce")
     ('Triplet-HN', 'InfoNCE')
@@ -46,7 +46,7 @@ def loss_name(objective: str) -> str:
 
 
 def _loss_of(cell: Cell) -> str:
-    """The same of a cell's loss, which may be the user's own."""
+    """Return the first name of a cell's loss, which may be user-defined."""
     return _first_name(cell.trials[0].shared.objective.entry) if cell.trials else loss_name(cell.objective)
 
 

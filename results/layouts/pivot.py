@@ -1,4 +1,4 @@
-"""Any axis of a grid as rows, columns or blocks, as a user names them; axes that are named nowhere become blocks."""
+"""Tables with user-chosen axes as rows, columns and blocks; axes that the user does not name become blocks."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,13 +16,13 @@ from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 from goalgrid.results.tables.notation import escape
 
 PARTS = ("pair", "triplet")
-"""Axes into which GOAL's matrix divides the objective."""
+"""The two axes of GOAL's matrix, which together form the objective."""
 _ADDED = (*PARTS, "seed", "metric")
-"""Axes that are no axes of a cell."""
+"""Axes in addition to those of a cell."""
 
 _TITLES = {"dataset": "data set", "pair": "pair weight", "triplet": "triplet weight"}
 _SPEAKING = ("dataset", "recipe", "objective", "protocol")
-"""Axes whose values are clear without the axis's name."""
+"""Axes whose values need no axis name in titles."""
 
 _ORDER = {"pair": PAIR_WEIGHTS, "triplet": TRIPLET_WEIGHTS}
 
@@ -43,9 +43,12 @@ class Axes:
         return (*self.rows, *self.columns, *self.blocks)
 
     def completed(self, cells: Sequence[Cell]) -> "Axes":
-        """Complete rows, columns and blocks by the axes that are not named.
+        """Return the axes, completed: all axes not named become blocks.
 
-        Rows are the objective and columns the metric by default.
+        Default rows: the objective; default columns: the metric.
+
+        Raises:
+            UserError: an axis is unknown, named twice or outside GOAL's matrix, or rows or columns have no axis.
         """
         known = ["dataset", "recipe", "objective", *PARTS, *dict(cells[0].swept), "seed", "metric", "protocol"]
         self._check(known, cells)
@@ -73,7 +76,9 @@ class Axes:
             raise UserError(f"{divided[0]!r} is a part of 'objective'; name only one of the two.")
         strangers = sorted({cell.objective for cell in cells} - set(CELLS))
         if divided and strangers:
-            raise UserError(f"{strangers[0]!r} is outside GOAL's matrix, so it has no {divided[0]}; name objective.")
+            raise UserError(
+                f"{strangers[0]!r} is outside GOAL's matrix, so it has no {divided[0]} weight; use the axis objective."
+            )
 
 
 def _on(axes: Sequence[str], values: Mapping[str, str]) -> AxisValues:
@@ -81,12 +86,15 @@ def _on(axes: Sequence[str], values: Mapping[str, str]) -> AxisValues:
 
 
 def layout(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str], axes: Axes) -> Table:
-    """Lay out metrics of every cell, or with `seed` among the axes, of every trial.
+    """Lay out metrics of every cell; with `seed` among the axes, of every trial.
 
-    Values of one metric on one data set by one protocol compete, wherever they are in a block. Metrics are names of
-    `COLUMN_NAMES`, in both directions if they have a direction.
+    The best value is marked per block, metric, data set and protocol.
 
-    UserError: the grid does not have an axis, or it is named twice.
+    Args:
+        metrics: names in `COLUMN_NAMES`; each is shown in both directions if it has a direction.
+
+    Raises:
+        UserError: the grid lacks an axis, or an axis is named twice.
     """
     axes, views = axes.completed(cells), [scores]
     if "seed" in axes.named:
@@ -104,14 +112,14 @@ def layout(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str], axes: 
 
 
 class PlacedEntries:
-    """All entries with their places on every axis, in the order of the grid, and what their metrics are called."""
+    """All entries with their values on every axis, in the order of the grid, and the labels of their metrics."""
 
     def __init__(self, metrics: Mapping[str, Label], cells: Iterable[Cell], views: Sequence[Scores]) -> None:
         self.metrics = metrics
         self.points = [point for cell in cells for point in _points(cell, views, metrics)]
 
     def keys(self, axes: Sequence[str], points: Sequence[PlacedEntry] | None = None) -> list[AxisValues]:
-        """Return the values on these axes where entries are, the first axis varying slowest, in the grid's order."""
+        """Return the combinations of values on these axes that have entries, in the grid's order."""
         points = self.points if points is None else points
         order = {name: list(_ORDER.get(name) or dict.fromkeys(values[name] for values, _ in points)) for name in axes}
         places = dict.fromkeys(_on(axes, values) for values, _ in points)
@@ -150,7 +158,7 @@ class PlacedEntries:
         )
 
     def title(self, axes: Sequence[str], key: AxisValues) -> str:
-        """Return a title: `cnn-bow on shapes, objective.tau = 10`; with the metric if there are several."""
+        """Return a block's title, `cnn-bow on shapes, objective.tau = 10`, with the metric if there are several."""
         values = dict(zip(axes, key, strict=True))
         setting = " on ".join(values.pop(name) for name in ("recipe", "dataset") if name in values)
         if len(self.metrics) == 1:
@@ -158,7 +166,7 @@ class PlacedEntries:
         return ", ".join(filter(None, [setting, self.label(list(values), tuple(values.values())).text]))
 
     def label(self, axes: Sequence[str], key: AxisValues, *, bare: bool = False) -> Label:
-        """Label values on some axes in the papers' notation; `bare`: the axis is named elsewhere."""
+        """Return a label for values on some axes, in the papers' notation; `bare`: without the axis's name."""
         labels = [self._label(name, value, bare=bare) for name, value in zip(axes, key, strict=True)]
         formula = ", ".join(label.latex or escape(label.text) for label in labels)
         text = ", ".join(label.text for label in labels)
@@ -186,7 +194,7 @@ def _points(cell: Cell, views: Sequence[Scores], metrics: Iterable[str]) -> Iter
 
 
 def _metric_labels(metrics: Sequence[str], titles: Mapping[str, Label]) -> dict[str, Label]:
-    """What each metric is called, direction by direction; a direction alone where the caption says the rest."""
+    """Return the label of each metric and direction; only the direction if the caption names the metric."""
     labels = {
         f"{direction}_{name}": Label(f"{title.text} {CUTS[name]}", f"{title.latex} {CUTS[name]}")
         for direction, title in titles.items()

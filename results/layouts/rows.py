@@ -1,4 +1,4 @@
-"""Layouts with a row for each objective or method, and the recalls of both directions and their sum as columns."""
+"""Layouts with one row per objective or method; columns are the recalls in both directions and their sum."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ WHAT = "Recall (%) and rsum, the sum of the six recalls,"
 
 
 def listing(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    """Lay out a row per objective, a block per recipe on a data set."""
+    """Lay out one row per objective, and one block per recipe and data set."""
     groups, metrics = recalls(scores.metrics, asked)
     blocks = blocks_of(cells, lambda block: (_row(cell, cell.objective, scores, metrics) for cell in block.values()))
     text = caption(cells, scores, beside(WHAT, asked, scores))
@@ -19,9 +19,9 @@ def listing(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) ->
 
 
 def losses(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    """Lay out the tables of SelHN, the Unified loss and VSE+2AD: a row per model and loss.
+    """Lay out tables as in SelHN, the Unified loss and VSE+2AD: one row per model and loss.
 
-    A block is a data set by one protocol, so that all its rows compare.
+    Each block has one data set and protocol, so that all its rows are comparable.
     """
     groups, metrics = recalls(scores.metrics, asked)
     sections = grouped(((cell.dataset, scores.section(cell)), cell) for cell in once(cells))
@@ -39,7 +39,7 @@ def losses(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> 
 
 
 def methods(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    """Lay out GOAL Table 6: a row per method, the data sets side by side."""
+    """Lay out a table as GOAL's Table 6: one row per method, data sets side by side."""
     cells = once(cells)
     of_method = nested(((cell.recipe, cell.objective, cell.swept), scores.protocol_of(cell), cell) for cell in cells)
     groups = {place: recalls(scores.metrics, asked, place) for place in dict.fromkeys(map(scores.protocol_of, cells))}
@@ -62,13 +62,13 @@ def methods(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) ->
 
 
 def one_recipe(cells: Sequence[Cell]) -> str:
-    """Return the recipe of all cells, which the title of their rows names; empty: there are several."""
+    """Return the recipe that all cells share, for the title above their rows; empty if there are several."""
     recipes = {cell.recipe for cell in cells}
     return recipes.pop() if len(recipes) == 1 else ""
 
 
 def _row(cell: Cell, name: str, scores: TableSource, metrics: list[str], recipe: str = "") -> Row:
-    """The metrics of a cell under its name, without the recipe that the title names."""
+    """Build a cell's row; its label omits the recipe if the title names it."""
     entries = tuple(entry(cell, scores, metric) for metric in metrics)
     return Row(Label(_without(recipe, name)), entries, group=cell.recipe)
 

@@ -1,4 +1,4 @@
-"""Describe searches by validation for a table's cells: what was chosen among what, and the best against the default."""
+"""Captions on validation searches: the number of points, the chosen values, and their gain over the default."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,27 +14,27 @@ from goalgrid.grid.groups import grouped
 
 @dataclass(frozen=True)
 class Validation:
-    """The metric that decides, of a cell's best points; means over its searches."""
+    """The selection metric of a cell on the validation split; means over the cell's searches."""
 
     search: float
-    """On the seed of the search, by which they were chosen or became candidates."""
+    """Of the chosen points, on the seed of the search."""
     default: float
-    """Value of the default, on the same seed; NaN: it was not tried, or diverged."""
+    """Of the default settings, on the same seed; NaN if they were not tried or diverged."""
     gain: float
-    """Lead of the best over the default, on the seeds that both have; NaN: there is no default."""
+    """Difference between chosen and default settings, on seeds that both have; NaN without a default."""
     fresh: float
-    """Value of the trials with chosen settings, on seeds that did not choose; NaN: none is done."""
+    """Of the chosen settings, on seeds that were not used to choose; NaN if no such trial has finished."""
 
     def known(self) -> dict[str, float]:
-        """Return the values that exist, by name."""
+        """Return the values that are not NaN, by name."""
         return {name: value for name, value in vars(self).items() if not math.isnan(value)}
 
 
 def validation_of(cell: Cell, rows: Mapping[str, Mapping[str, Any]]) -> Validation | None:
-    """Return what validation says of a cell's choices; None: nothing is chosen.
+    """Return the validation results of a cell's chosen settings; None if nothing was chosen.
 
     Args:
-        rows: the records of finished trials, by id, with the metric that decides.
+        rows: records of finished trials by id, including the selection metric.
     """
     if not cell.choices:
         return None
@@ -47,7 +47,7 @@ def validation_of(cell: Cell, rows: Mapping[str, Mapping[str, Any]]) -> Validati
 
 
 def chosen(cells: Sequence[Cell]) -> str:
-    """Write `each cell at its own best of 12 points by validation rsum; `: empty if validation chooses nothing."""
+    """Return `each cell at its own best of 12 points by validation rsum; `; empty if nothing was chosen."""
     choices = [choice for cell in cells for choice in cell.choices]
     if not choices:
         return ""
@@ -67,7 +67,7 @@ def chosen(cells: Sequence[Cell]) -> str:
 
 
 def of_fewer_points(cells: Sequence[Cell]) -> str:
-    """Name the cells that chose among fewer points than the grid draws, and why."""
+    """Name the cells whose best point was chosen among fewer points than the grid draws, and say why."""
     several = len({cell.block for cell in cells}) > 1
     fewer = [
         f"{f'{block_title(c.block)}: ' * several}{c.objective} {' or '.join(dict.fromkeys(counts))}"
@@ -78,14 +78,14 @@ def of_fewer_points(cells: Sequence[Cell]) -> str:
 
 
 def points(choice: Chosen) -> str:
-    """Count the points: `4 (1 failed, 1 diverged)`: those that could be chosen, and why the others could not."""
+    """Count the points that could be chosen, with the reasons for the others: `4 (1 failed, 1 diverged)`."""
     missing = {**choice.missing, "diverged": choice.diverged}
     reasons = ", ".join(f"{count} {reason}" for reason, count in missing.items() if count)
     return f"{len(choice.possible)} ({reasons})" if reasons else str(len(choice.possible))
 
 
 def fresh_seeds(cells: Sequence[Cell], seeds: str) -> str:
-    """Say what ± is over: `3 fresh seeds of one search`, `3 searches, a fresh seed each`; `seeds`: of each cell."""
+    """Say which trials ± covers: `3 fresh seeds of one search`, `3 searches, a fresh seed each`."""
     searches = max(len(cell.choices) for cell in cells)
     if not searches:
         return f"{seeds} seeds"
@@ -93,9 +93,9 @@ def fresh_seeds(cells: Sequence[Cell], seeds: str) -> str:
 
 
 def search_against_fresh(cells: Sequence[Cell], rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """Write `Validation rsum of what was chosen: 118.8 in the search (default 110.2), 45.1 on fresh seeds.`
+    """Compare the validation metric of the chosen settings in the search, of the default, and on fresh seeds.
 
-    Empty: nothing is chosen.
+    Empty if nothing was chosen.
     """
     known = [(cell, value) for cell in cells if (value := validation_of(cell, rows))]
     sentences = []
@@ -105,14 +105,14 @@ def search_against_fresh(cells: Sequence[Cell], rows: Mapping[str, Mapping[str, 
             continue
         default = f" (default {_span(values['default'])}, gain {_span(values['gain'])})" if "default" in values else ""
         fresh = f", {_span(values['fresh'])} on fresh seeds" if "fresh" in values else ""
-        several = "; each cell: goalgrid fair GRID" if len(pairs) > 1 else ""
+        several = "; for each cell: goalgrid fair GRID" if len(pairs) > 1 else ""
         text = f"{_span(values['search'])} in the search{default}{fresh}{several}"
-        sentences.append(f"Validation {named(by)} of what was chosen: {text}.")
+        sentences.append(f"Validation {named(by)} of the chosen settings: {text}.")
     return " ".join(sentences)
 
 
 def named(by: str) -> str:
-    """Name the metric that decides: `rsum`, `i2t R@1`."""
+    """Return the name of the selection metric: `rsum`, `i2t R@1`."""
     return by.removeprefix("val_").replace("_r", " R@")
 
 

@@ -1,4 +1,4 @@
-"""Templates, filled in by Jinja: HTML pages with style and script inside, an export's README, a script, a grid file."""
+"""Jinja templates: HTML pages with inline style and script, an export's README, a Slurm script, a grid file."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # a new grid's file loads no pyarrow
 
 
 def page(template: str, **content: Any) -> str:
-    """Fill in a template of this folder; text in the values is escaped in HTML."""
+    """Render a template of this folder; values are escaped in HTML templates."""
     environment = Environment(
         loader=FunctionLoader(_source),
         autoescape=lambda name: name is not None and name.endswith(".html"),
@@ -38,14 +38,14 @@ def _source(name: str) -> str:
 
 
 def _markdown(text: str) -> Markup:
-    """A user's Markdown as HTML: with tables, without HTML of its own and without pictures, which need a network."""
+    """Convert a user's Markdown to HTML; tables are allowed, raw HTML and images (which need a network) are not."""
     return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").disable("image").render(text))
 
 
 def _symbol(label: "Label", names: Mapping[str, str]) -> Markup:
-    """A label as HTML: in the papers' notation, `P^con`, the word after ^ as a superscript; else as it is.
+    """Convert a label to HTML; the part after ^ of the papers' notation, `P^con`, becomes a superscript.
 
-    Notation, and what has another name in papers, keeps its text and its LaTeX, for the buttons that copy a table.
+    If its LaTeX differs from its text, both are kept as attributes for the copy buttons.
     """
     from goalgrid.results.tables.paper_words import PaperWords
 
@@ -56,14 +56,14 @@ def _symbol(label: "Label", names: Mapping[str, str]) -> Markup:
 
 
 def _title(block: "Block", names: Mapping[str, str]) -> Markup:
-    """The title of a block, with the title in papers for the buttons that copy a table."""
+    """Convert a block's title to HTML, with its LaTeX for the copy buttons."""
     from goalgrid.results.tables.paper_words import PaperWords
 
     return _with_latex(block.title, PaperWords(names, {})(block.printed or block.title), escape(block.title))
 
 
 def _with_latex(text: str, latex: str, shown: Markup) -> Markup:
-    """What is shown of a text, with its LaTeX where that says more than the text."""
+    """Wrap the shown HTML with its text and LaTeX, if the LaTeX differs from the escaped text."""
     from goalgrid.results.tables import notation
 
     if latex == notation.escape(text):
@@ -72,11 +72,11 @@ def _with_latex(text: str, latex: str, shown: Markup) -> Markup:
 
 
 def _number(entry: "TableEntry") -> str:
-    """The number by which an entry's column is sorted; empty without a number."""
+    """Return the number used to sort an entry's column; empty if it has none."""
     shown = entry.score.shown
     return "" if shown != shown else repr(shown)
 
 
 def _behind(entry: "TableEntry") -> str:
-    """The trials behind a value and the trials that are missing, for the tooltip."""
+    """Return the ids of the trials averaged in a value and of the missing trials, for the tooltip."""
     return "\n".join([*entry.score.trials, *map(" ".join, entry.score.missing)])

@@ -1,4 +1,4 @@
-"""Renderers: one table, many formats, equal numbers. The folder is the list; `write` puts any of them into a file."""
+"""Renderers: write a table in any of several formats, with equal numbers in all of them."""
 
 import json
 from collections.abc import Collection
@@ -20,7 +20,7 @@ def _json(table: Table) -> str:
 TEXT = members(__name__, "TEXT_FORMAT", TextFormat)
 TEXT |= {"html": TextFormat("html", lambda table: page("table.html", table=table), "<!-- {} -->\n")}
 TEXT = dict(sorted({**TEXT, "json": TextFormat("json", _json)}.items()))
-"""Formats that are text: those of the files, a page by its template, and the tidy rows with caption and command."""
+"""Text formats: one per file of this folder, HTML, and JSON (tidy rows with caption and command)."""
 
 DATA = {"parquet": parquet.printed, "parquet-long": parquet.tidy}
 
@@ -29,27 +29,27 @@ FORMATS = ("terminal", *ENDINGS)
 
 
 def format_of(path: Path) -> str | None:
-    """Return the format of a file's ending, or the one that the ending names, as t.latex; None: no format does."""
+    """Return the format of a file's ending (`t.tex`), or the format it names (`t.latex`); None if there is none."""
     return next((kind for kind, ending in ENDINGS.items() if path.name.endswith((f".{ending}", f".{kind}"))), None)
 
 
 def format_for(path: Path, kind: str, formats: Collection[str] = tuple(ENDINGS)) -> str:
-    """Return the format of a file to write: `kind`, or the one of the file's ending if `kind` is the terminal's.
+    """Return the format in which to write a file: `kind`, or, if that is "terminal", the format of the file's ending.
 
-    With a format, a name may lack an ending; .txt may hold what is text, and .parquet either form.
+    If `kind` is given, the ending may be missing; .txt fits every text format, and .parquet both Parquet forms.
 
     Args:
-        formats: those that the command writes.
+        formats: the formats that the command can write.
 
     Raises:
-        UserError: the ending says no format, or another one than `kind`.
+        UserError: the ending belongs to no format, or does not fit `kind`.
     """
     named = format_of(path)
     named = named if named in formats else None
     if kind == "terminal":
         if named is None:
             endings = ", ".join(f".{ending}" for name, ending in ENDINGS.items() if name in formats)
-            raise UserError(f"--output {path}: its ending names no format. Known: {endings}; or give --format.")
+            raise UserError(f"--output {path}: its ending belongs to no format. Known: {endings}; or give --format.")
         return named
     ending = ENDINGS[kind]
     usual = {"", f".{ending.rpartition('.')[2]}", f".{kind}", *([".txt"] if kind in TEXT else [])}
@@ -60,7 +60,7 @@ def format_for(path: Path, kind: str, formats: Collection[str] = tuple(ENDINGS))
 
 
 def text(table: Table, kind: str) -> str:
-    """Write the table in a text format, after the command that prints it, if there is one."""
+    """Render the table in a text format, preceded by the command that prints it, if there is one."""
     command = " ".join(f"{table.command} --format {kind}".split("\n"))  # a caption may have lines
     comment = TEXT[kind].comment.format(command) if table.command else ""
     return comment + TEXT[kind].render(table)
@@ -71,12 +71,12 @@ def encoded(table: Table, kind: str) -> bytes:
 
 
 def write(table: Table, kind: str, path: Path) -> None:
-    """Write the table in one format; a UserError where the disk takes none."""
+    """Write the table to a file in one format; raise UserError if the disk cannot be written."""
     with atomic_write(path) as aside:
         aside.write_bytes(encoded(table, kind))
 
 
 def write_all(table: Table, folder: Path) -> None:
-    """Write every format into one folder, named after the layout."""
+    """Write the table in every format to a folder; files are named after the layout."""
     for kind, ending in ENDINGS.items():
         write(table, kind, folder / f"{table.name}.{ending}")

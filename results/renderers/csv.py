@@ -1,4 +1,4 @@
-"""A table as comma-separated values: the tidy rows, numbers unrounded, trials and settings separated by spaces."""
+"""A table as CSV: tidy rows with unrounded numbers; trials and settings are separated by spaces."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ def render(table: Table) -> str:
 
 
 def _joined(value: object) -> object:
-    """Trials, or settings as `train.epochs=9 train.lr=0.003`, separated by spaces; any other value as it is."""
+    """Join trials, or settings as `train.epochs=9 train.lr=0.003`, by spaces; return other values unchanged."""
     if isinstance(value, dict):
         return " ".join(f"{name}={one}" for name, one in value.items() if one is not None)
     return " ".join(value) if isinstance(value, list) else value
@@ -28,7 +28,7 @@ def written(names: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def _quiet(value: object) -> object:
-    """The value, with an apostrophe before a text that a spreadsheet would run as a formula.
+    """Prefix a text that a spreadsheet would run as a formula with an apostrophe; return other values unchanged.
 
     >>> [_quiet(value) for value in ("=1+1", "@x", "-1+cmd|x", "+0.5 ± 0.1", "-1e-05", "--", -0.5)]
     ["'=1+1", "'@x", "'-1+cmd|x", '+0.5 ± 0.1', '-1e-05', '--', -0.5]

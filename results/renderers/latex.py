@@ -1,4 +1,4 @@
-"""A table for a paper: booktabs, in a column or across the page, with its notes below."""
+"""A LaTeX table for a paper: booktabs, one column or page wide, with notes below."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,23 +14,23 @@ from goalgrid.results.tables.paper_words import PaperWords
 _NUMBER = re.compile(r"(?P<mean>[+-]?\d[\d,]*(?:\.\d+)?)(?: ± (?P<spread>\d+(?:\.\d+)?))?(?P<behind>.*)")
 
 SISETUP = r"\sisetup{separate-uncertainty,detect-weight,retain-explicit-plus,retain-zero-uncertainty,tight-spacing}"
-"""Spreads behind ±, and bold numbers as the text around them."""
+"""siunitx options: spreads after ±, and bold numbers like the surrounding text."""
 
 COLUMN, TEXT = 229, 469
-"""Widths of a column and of a page of two columns, in points; those of other classes are larger."""
+"""Widths of a column and of the page in a two-column paper, in points; other document classes are wider."""
 ONE_COLUMN = 345
-"""Width of a page of one column, in points."""
+"""Text width of a single-column paper, in points."""
 NOTE = 4.1
-"""Width of a character of a note, in points."""
+"""Average width of a character in a note, in points."""
 TINY = 0.75
-"""The scale below which an author is advised to take the width of the page."""
+"""Below this scale, the author is advised to use the full page width."""
 LINES = 3
-"""Lines of notes, at most."""
+"""Maximum number of lines of notes."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """A size of letters with the space between columns."""
+    """A font size with the space between columns."""
 
     command: str
     character: float
@@ -48,19 +48,19 @@ SIZES = (
     Size("footnotesize", 4.3, 3, tight=True),
     Size("scriptsize", 4.0, 2, tight=True),
 )
-"""From the largest, which no body text is smaller than."""
+"""Sizes to try, from the largest, which is at most the size of body text."""
 AIRY = SIZES[1]
-"""The size at which a table that fits a column is set in one, unless the author says otherwise."""
+"""A table that fits a column at this size is set in a column, unless the author chooses a width."""
 
 
 def render(table: Table) -> str:
-    r"""Write a `table` or `table*`, or with `plain` the tabular alone; the first line names the packages it needs.
+    r"""Render a `table` or `table*`, or with `plain` only the tabular; the first line names the required packages.
 
-    In a wide table, the spaces between columns and around ± shrink first, then the letters; if it is still too wide or
-    too long, it is scaled down when the paper is set. Nothing is ever scaled up. What only the author needs to know is
-    a comment.
+    In a wide table, first the spaces between columns and around ± shrink, then the font; if it is still too wide or
+    too long, LaTeX scales it down. Nothing is ever scaled up. Notes meant only for the author are comments.
 
-    UserError: a character that pdflatex cannot set, or a reference that the table lacks.
+    Raises:
+        UserError: pdflatex cannot typeset a character, or `--cite` names a reference that the table lacks.
     """
     style = table.latex
     words = PaperWords(table.names, _cited(table))
@@ -79,7 +79,7 @@ def render(table: Table) -> str:
         *(["threeparttable"] if style.notes == "threeparttable" and notes.keyed else []),
     ]
     scale = _room(width) / points
-    advice = f"scaled to about {100 * scale:.0f} % of its size: --width text has more room"
+    advice = f"scaled to about {100 * scale:.0f} % of its size; --width text gives it more room"
     small = [advice] if width == "column" and scale < TINY and not style.plain else []
     aside = [f"% {' '.join(line.split())}" for line in (*notes.aside, *small)]
     text = "\n".join([f"% needs \\usepackage{{{','.join(packages)}}}", *aside, *body]) + "\n"
@@ -92,7 +92,7 @@ def _room(width: str) -> int:
 
 
 def _cited(table: Table) -> Mapping[str, str]:
-    """The keys by reference, `--cite`; a UserError where the rows have no such reference."""
+    """Return the bibliography keys of `--cite` by reference number; raise UserError if no row has a number."""
     known = dict.fromkeys(
         number
         for block in table.blocks
@@ -108,7 +108,7 @@ def _cited(table: Table) -> Mapping[str, str]:
 
 
 def _float(table: Table, words: PaperWords, notes: Notes, size: Size, width: str, tabular: Sequence[str]) -> list[str]:
-    """The environment around the tabular, with notes, caption and label."""
+    """Wrap the tabular in its environment, with notes, caption and label."""
     name = "table" if width == "column" else "table*"
     style, below = table.latex, list[str]()
     fitted = [
@@ -162,7 +162,7 @@ def _tabular(table: Table, words: PaperWords, notes: Notes, size: Size) -> list[
 
 
 def _rows(table: Table, block: Block, words: PaperWords, notes: Notes, size: Size) -> Iterator[str]:
-    """The rows, with a rule around each group of several."""
+    """Yield the rows, with rules around each group of more than one row."""
     best, number = table.best_of(block), 0
     groups = [list(rows) for _, rows in groupby(block.rows, key=lambda row: row.group)]
     ruled = [False, *(max(map(len, pair)) > 1 for pair in pairwise(groups))]
@@ -204,7 +204,7 @@ def _cell(entry: TableEntry | None, bold: bool, siunitx: bool, size: Size, notes
 
 
 def _points(table: Table, words: PaperWords, size: Size) -> float:
-    """The width of the tabular at this size, about."""
+    """Estimate the width of the tabular at this size, in points."""
     rows = [row for block in table.blocks for row in block.rows]
     stub = [[words.plain(word.text) for word in row.words or (row.label,)] for row in rows]
     numbers = [[_shown(entry) for entry in row.entries] for row in rows]
@@ -248,7 +248,7 @@ def _text(text: str, bold: bool) -> str:
 
 
 def _number(text: str, bold: bool, raised: str = "") -> str:
-    r"""Write a number for a column of siunitx, followed by other text in braces; any other text in braces.
+    r"""Write a number for a siunitx column, with any text after it in braces; put other text in braces.
 
     >>> print(_number("63.1 ± 0.2†", True), _number("+0.3", False), _number("--", False))
     \bfseries 63.1 \pm 0.2 {$^{\dagger}$} +0.3 {--}
@@ -262,7 +262,7 @@ def _number(text: str, bold: bool, raised: str = "") -> str:
 
 
 def _numbers(texts: Sequence[str]) -> str:
-    r"""A column of siunitx that has room for these numbers.
+    r"""Return a siunitx column specification with room for these numbers.
 
     >>> print(_numbers(["9.1 ± 0.2", "+63.1 ± 12.0†", "--"]))
     S[table-format=+2.1(3),table-space-text-post={$^{\dagger}$}]

@@ -1,4 +1,4 @@
-"""A table in GitHub's Markdown: all titles of a column in one header line, since Markdown has but one."""
+"""A table in GitHub's Markdown: all titles of a column share one header line, since Markdown allows only one."""
 
 from goalgrid.results.tables import Table, TextFormat
 

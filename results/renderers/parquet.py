@@ -1,4 +1,4 @@
-"""A table as data, unrounded: as printed, with numbers for each column; or long, a row a number with its trials."""
+"""A table as unrounded data: in the printed (wide) form, or in the long form with one row per number."""
 
 import io
 import json
@@ -32,22 +32,26 @@ from goalgrid.results.tables.columns import (
     Column,
 )
 
-UNITS = {"parameters": "millions of weights", "kpps": "thousands of pairs a second", "oips": "operating items a second"}
+UNITS = {
+    "parameters": "millions of weights",
+    "kpps": "thousands of pairs per second",
+    "oips": "operating items per second",
+}
 TOLD = ("metric", "pair", "triplet", "objective", "dataset", "protocol", "recipe", "column")
-"""Keys whose value alone names a column; of other keys the column has the name, too: `seed_0`."""
+"""Keys whose value suffices as a column name; for other keys, the name comes first: `seed_0`."""
 
 FileColumn = tuple[pa.Field, Sequence[object]]
 
 SIGNS = {"✓": True, "×": False}
-"""Signs that papers print for yes and no."""
+"""Signs for yes and no in papers."""
 SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMB]?)")
 UNITS_OF_SIZE = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9}
 
 
 def tidy(table: Table) -> pa.Table:
-    """Build a row per entry: what is printed in front of it and above it, its axes, and what its value knows.
+    """Build one row per entry, with its row and column titles, its axes, and its value with statistics.
 
-    The columns are `columns.LONG`; a paper's columns of words have their names, as in the printed form.
+    The columns are `columns.LONG`; a paper's text columns keep their names, as in the printed form.
     """
     words = _words(table)
     lines = [(_titled(block), row) for block in table.blocks for row in block.rows]
@@ -71,7 +75,7 @@ def tidy(table: Table) -> pa.Table:
 
 
 def _settings(name: str, tables: Sequence[Mapping[str, Any]]) -> pa.Field:
-    """A field a setting, of the type that all its values have; of values of several types, and of tables, a text."""
+    """Build a struct with one field per setting; values of mixed types, and tables, become text."""
     kinds = grouped((name, type(value)) for table in tables for name, value in table.items() if value is not None)
     names = dict.fromkeys(name for table in tables for name in table)
     types = {frozenset({bool}): pa.bool_(), frozenset({int}): pa.int64()}
@@ -81,7 +85,7 @@ def _settings(name: str, tables: Sequence[Mapping[str, Any]]) -> pa.Field:
 
 
 def _fitting(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
-    """The row with its values as their columns hold them: settings as texts where these have texts."""
+    """Convert a row's values to the types of their columns."""
     tables = {
         name: {
             key: setting_text(value) if schema.field(name).type.field(key).type == pa.string() else value
@@ -94,12 +98,12 @@ def _fitting(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
 
 
 def printed(table: Table) -> pa.Table:
-    """Build a row per printed row, and several columns per printed column: `i2t_r1_con_mean`, `_std`.
+    """Build one row per printed row, and several columns per printed column: `i2t_r1_con_mean`, `_std`.
 
-    A paper's columns of words keep their titles and have types: signs are booleans, sizes such as 5.6M numbers. Names
-    follow from what the layout says about each column, so that they are the same for every grid. If a row is of one
-    cell, `n` and `expected` are columns of the row. The metadata of a column give what is printed above it, metric,
-    unit, direction, protocol and meaning.
+    A paper's text columns keep their titles and are typed: signs become booleans, sizes such as 5.6M numbers. Column
+    names depend only on the layout, so they are the same for every grid. If each row belongs to one cell, `n` and
+    `expected` are columns of the row. The metadata of a column contain its printed heading, metric, unit, direction,
+    protocol and meaning.
     """
     data = dict[str, pa.Array]()
     fields = dict[str, pa.Field]()
@@ -110,7 +114,7 @@ def printed(table: Table) -> pa.Table:
 
 
 def _of_rows(table: Table) -> Iterator[FileColumn]:
-    """Where the rows are in the table and what they are of: that on which all entries of a row agree."""
+    """Yield the columns that describe the rows: their place in the table, and the keys that all their entries share."""
     rows = [(block, row) for block in table.blocks for row in block.rows]
     yield PLACE["block"].field("block"), [_titled(block) for block, _ in rows]
     yield PLACE["row"].field("row"), [row.label.text for _, row in rows]
@@ -137,7 +141,7 @@ def _of_rows(table: Table) -> Iterator[FileColumn]:
 
 
 def _of_columns(table: Table) -> Iterator[FileColumn]:
-    """The columns of numbers."""
+    """Yield the columns of numbers."""
     rows = [row for block in table.blocks for row in block.rows]
     marked = any(entry.like_best is not None for entry in table.entries())
     several, of_paper = _several(table), _of_paper(table)
@@ -153,18 +157,18 @@ def _of_paper(table: Table) -> bool:
 
 
 def _several(table: Table) -> bool:
-    """Whether a row is of several cells, or of a cell and a paper's numbers."""
+    """Return whether a row has several cells, or both our and a paper's numbers."""
     return any(keys.keys() - {"metric"} for keys in table.keys)
 
 
 def _titled(block: Block) -> str:
-    """Return the title above a block; for a paper's block without a title, the table: `SelHN Table 1`."""
+    """Return the title above a block; for a paper's block without a title, the table's name: `SelHN Table 1`."""
     keys = shared_keys(entry for row in block.rows for entry in row.entries)
     return block.title or f"{keys['paper']} Table {keys['table']}"
 
 
 def _counts(entries: Iterable[TableEntry | None]) -> dict[str, object]:
-    """The seeds behind a row's own numbers, or behind a paper's if it has no others; the most that some number has."""
+    """Return the largest seed counts among a row's own numbers, or among the paper's if it has no others."""
     values: list[dict[str, Any]] = [entry.tidy() for entry in entries if entry]
     ours = [value for value in values if not value["quoted"]] or values
     numbers = {name: [value[name] for value in ours if value.get(name) is not None] for name in COUNTS}
@@ -172,7 +176,7 @@ def _counts(entries: Iterable[TableEntry | None]) -> dict[str, object]:
 
 
 def _shown(keys: Mapping[str, str], *, several: bool, of_paper: bool, marked: bool) -> list[str]:
-    """What the columns of a printed column are, whatever its values; `several`: a row has several cells."""
+    """Return which data columns a printed column becomes, independent of its values."""
     side = keys.get("column")
     if keys.get("metric") == "known":
         return ["text"]
@@ -184,7 +188,7 @@ def _shown(keys: Mapping[str, str], *, several: bool, of_paper: bool, marked: bo
 
 
 def _words(table: Table) -> list[FileColumn]:
-    """The columns of words that a table has beyond its rows' names: `data_size`, with values by row."""
+    """Return a table's text columns in addition to the row names, e.g. `data_size`, with one value per row."""
     rows = [row.words for block in table.blocks for row in block.rows]
     titles = table.stub_heads if table.words else []
     columns = [_typed([words[place].text for words in rows]) for place in range(len(titles))]
@@ -196,7 +200,7 @@ def _words(table: Table) -> list[FileColumn]:
 
 
 def _typed(texts: Sequence[str]) -> tuple[pa.DataType, list[object]]:
-    """Texts of a column as values, and their type; - is null.
+    """Convert the texts of a column to typed values; `-` becomes null.
 
     >>> _typed(["×", "✓"]), _typed(["5.6M", "-"]), _typed(["0.25", "random"])[0]
     ((DataType(bool), [False, True]), (DataType(double), [5600000.0, None]), DataType(string))
@@ -210,14 +214,14 @@ def _typed(texts: Sequence[str]) -> tuple[pa.DataType, list[object]]:
 
 
 def encoded(table: pa.Table) -> bytes:
-    """Encode a table as a Parquet file; caption and command are in the schema's metadata."""
+    """Encode a table as a Parquet file, with caption and command in the schema's metadata."""
     target = io.BytesIO()
     pq.write_table(table, target)
     return target.getvalue()
 
 
 def _names(table: Table) -> list[str]:
-    """A name for each printed column, by what it is of, the metric first: `i2t_r1_con`; without that, as printed."""
+    """Name each printed column by its keys, metric first: `i2t_r1_con`; a column without keys, by its heading."""
     names = list[str]()
     for keys, head in zip(table.keys, table.heads, strict=True):
         ordered = sorted(keys.items(), key=lambda item: item[0] != "metric")
@@ -229,7 +233,7 @@ def _names(table: Table) -> list[str]:
 
 
 def identifier(text: str, of: str = "") -> str:
-    """Turn text into a name for Python and SQL, after `of` if it is not one by itself.
+    """Turn text into an identifier for Python and SQL, prefixed by `of` if needed.
 
     >>> identifier("coco-5k"), identifier("Text → Image"), identifier("0.5", of="objective.tau")
     ('coco_5k', 'text_image', 'objective_tau_0_5')
@@ -239,7 +243,7 @@ def identifier(text: str, of: str = "") -> str:
 
 
 def _about(head: str, keys: Mapping[str, str], what: str) -> dict[str, str]:
-    """What the metadata of a column of numbers say beyond its meaning."""
+    """Return the metadata of a number column, except its meaning."""
     metric = keys.get("metric", "")
     unit = UNITS.get(metric) or unit_of(metric) if metric and VALUES[what].unit == METRIC_UNIT else VALUES[what].unit
     direction = {"i2t": "image to text", "t2i": "text to image"}.get(metric[:3], "")
@@ -250,9 +254,9 @@ def _about(head: str, keys: Mapping[str, str], what: str) -> dict[str, str]:
 
 
 def _schema(fields: Sequence[pa.Field], table: Table, kind: str) -> pa.Schema:
-    """The schema of a file, whose metadata say what the table is, for pandas in the form that it reads as `attrs`.
+    """Build a file's schema, with metadata on the table that pandas reads as `attrs`.
 
-    There they also make whole numbers of `n` where some are null, instead of floats.
+    The metadata also let pandas read nullable integer columns such as `n` as integers instead of floats.
     """
     about = table.about(kind)
     whole = {pa.int32(): "Int32", pa.int64(): "Int64", pa.bool_(): "boolean"}

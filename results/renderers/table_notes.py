@@ -1,4 +1,4 @@
-"""The notes of a table in a paper: as many as fit below it, and the rest for its caption and its author."""
+"""Notes of a table in a paper: as many as fit below it; the rest goes to its caption or to its author."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,28 +12,28 @@ from goalgrid.results.tables.paper_words import PaperWords
 
 @dataclass(frozen=True)
 class Notes:
-    """Notes below a table, in its caption, and for the author alone."""
+    """Notes below a table, in its caption, and only for the author."""
 
     title: str
     keyed: tuple[tuple[str, str], ...] = ()
-    """Notes as LaTeX behind their letters, which those on all rows lack."""
+    """Pairs of letter and note as LaTeX; the letter is empty for notes on all rows."""
     in_caption: tuple[str, ...] = ()
-    """Sentences that have no room below the table, as LaTeX."""
+    """Sentences that do not fit below the table, as LaTeX."""
     aside: tuple[str, ...] = ()
-    """Notes for the author alone, or without room, as plain text."""
+    """Notes for the author, including those that do not fit, as plain text."""
     letter_of: Mapping[str, str] = field(default_factory=dict)
-    """Letters by remark."""
+    """The letter of each explained remark."""
 
     def letters(self, remarks: Iterable[str]) -> str:
-        """Return the letters of those remarks that are explained, `a,b`."""
+        """Return the letters of the explained remarks, `a,b`."""
         return ",".join(sorted(self.letter_of[remark] for remark in remarks if remark in self.letter_of))
 
 
 def notes_of(table: Table, words: PaperWords, room: int) -> Notes:
-    """Write the notes of a table, of at most `room` characters below it; 0: all are for the author.
+    """Arrange the notes of a table, with at most `room` characters below it; if `room` is 0, all are for the author.
 
-    First the sentences, then what all rows share, then remarks on single rows by letters, as many as fit. The last note
-    counts the rows with further remarks: all of them are in the column `differs` of data.
+    The order is: sentences, notes on all rows, remarks on single rows (with letters), as many as fit. The last note
+    counts the rows with further remarks, all of which are in the column `differs` of data formats.
     """
     legend, remarks = table.legend, _rows_of_remarks(table)
     printed = [_sentence(words.named(sentence.in_paper)) for sentence in legend.sentences if sentence.in_paper]
@@ -60,11 +60,11 @@ def notes_of(table: Table, words: PaperWords, room: int) -> Notes:
 
 
 Place = tuple[int, int]
-"""Block and row."""
+"""Indices of block and row."""
 
 
 def _rows_of_remarks(table: Table) -> dict[str, set[Place]]:
-    """The rows that each remark is about, in the order in which they appear."""
+    """Map each remark to its rows, in order of appearance."""
     rows: dict[str, set[Place]] = {}
     for number, block in enumerate(table.blocks):
         for place, row in enumerate(block.rows):
@@ -74,7 +74,7 @@ def _rows_of_remarks(table: Table) -> dict[str, set[Place]]:
 
 
 def _trained(table: Table) -> set[Place]:
-    """The rows that are trained here otherwise than in their source."""
+    """Return the rows whose training here differs from the paper's."""
     rows = [(number, place, row) for number, block in enumerate(table.blocks) for place, row in enumerate(block.rows)]
     return {
         (number, place) for number, place, row in rows if any("differs" in entry.keys for entry in row.entries if entry)
@@ -84,7 +84,7 @@ def _trained(table: Table) -> set[Place]:
 def _explained(
     remarks: Mapping[str, set[Place]], unsaid: set[Place], words: PaperWords, room: int
 ) -> tuple[list[str], str]:
-    """The remarks that fit, as many as possible, and the note that counts the rows of the others."""
+    """Return as many remarks as fit, and the note that counts the rows of the others."""
     by_length = sorted(remarks, key=lambda remark: len(words.plain(remark)))
     for count in range(len(by_length), -1, -1):
         explained = [remark for remark in remarks if remark in by_length[:count]]
@@ -101,7 +101,7 @@ def _more(rows: int) -> str:
 
 
 def _sentence(text: str) -> str:
-    """With a capital, unless it begins with a name such as `con_cir`, and a full stop."""
+    """Add a full stop, and a capital letter unless the text begins with a name such as `con_cir`."""
     text = f"{text.rstrip('.,:; ')}."
     return text[0].upper() + text[1:] if re.match(r"[a-z]+(?![\w^-])", text) else text
 

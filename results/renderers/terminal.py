@@ -1,4 +1,4 @@
-"""A table for the terminal, by Rich: as what a console prints, or as text."""
+"""A table for the terminal, rendered by Rich for a console or as plain text."""
 
 import io
 from collections.abc import Callable, Iterator, Sequence
@@ -14,15 +14,15 @@ from goalgrid.results.tables import Block, Label, Row, Table
 
 
 def render(table: Table, spell: Callable[[str], str] = str, *, bold: bool = True) -> RenderableType:
-    """Render one Rich table per block, and the caption below; a matrix with few cells as a list.
+    """Render one Rich table per block, with the caption below; a matrix with few cells becomes a list.
 
-    `spell` is for poor terminals.
-
-    If nothing can be bold, as in a file, the best entries follow a star, or ^ if rows have stars.
+    Args:
+        spell: replaces characters that the terminal cannot show.
+        bold: whether bold type is available; if not, as in a file, the best entries are marked with * or ^.
     """
     table = as_list(table) if mostly_empty(table) else table
     star = "" if bold else _star(table)
-    caption = table.caption if bold else table.caption.replace("in bold", f"behind {star}")
+    caption = table.caption if bold else table.caption.replace("in bold", f"marked {star}")
     return Stack(
         *(_FittedBlock(table, block, spell, star) for block in table.blocks),
         Text(spell(caption), style="italic"),
@@ -30,7 +30,7 @@ def render(table: Table, spell: Callable[[str], str] = str, *, bold: bool = True
 
 
 def text(table: Table, width: int) -> str:
-    """Return the table as a text of lines no longer than `width`, without codes of terminals."""
+    """Return the table as plain text with lines of at most `width` characters, without terminal escape codes."""
     file = io.StringIO()
     console = Console(file=file, width=width, force_jupyter=False, color_system=None)
     console.print(render(table, bold=False))
@@ -38,20 +38,20 @@ def text(table: Table, width: int) -> str:
 
 
 def _star(table: Table) -> str:
-    """What marks the best: no character that a row's name has, as the stars of ensembles."""
+    """Return the mark of the best entries: *, or ^ if a row's name contains a star, as those of ensembles do."""
     names = "".join(row.label.text for block in table.blocks for row in block.rows)
     return "*" if "*" not in names else "^"
 
 
 def mostly_empty(table: Table) -> bool:
-    """Return whether it is a matrix of weights, without means, and the grid has fewer than half of its cells."""
+    """Return whether the table is GOAL's matrix and the grid has fewer than half of its cells."""
     entries = [entry for block in table.blocks for row in block.rows for entry in row.entries]
     weights = all(column.text.startswith("T^") for column in table.columns)
     return table.name == "goal" and weights and 2 * sum(entry is not None for entry in entries) < len(entries)
 
 
 def as_list(table: Table) -> Table:
-    """Turn a matrix into a table with a row for each cell that the grid has, and a column for each group."""
+    """Turn a matrix into a table with one row per cell of the grid, and one column per group."""
     columns = table.groups[0].columns
     rows = [
         [
@@ -68,7 +68,7 @@ def as_list(table: Table) -> Table:
 
 @dataclass(frozen=True)
 class _FittedBlock:
-    """A block that fits the terminal: where it is too wide, closer columns; then groups under one another."""
+    """A block fitted to the terminal: if it is too wide, columns move closer, then groups are stacked."""
 
     table: Table
     block: Block
@@ -87,7 +87,7 @@ class _FittedBlock:
         return console.measure(shown, options=options.update(max_width=10_000)).maximum <= options.max_width
 
     def _parts(self, console: Console, options: ConsoleOptions) -> list[list[int]]:
-        """The columns of each part: whole groups side by side where they fit, else as many columns as fit."""
+        """Split the columns into parts: whole groups side by side if they fit, else as many columns as fit."""
         parts, first = list[list[int]](), 0
         for group in self.table.groups:
             columns = list(range(first, first + len(group.columns)))
@@ -119,7 +119,7 @@ class _FittedBlock:
         return len(self.table.stub_heads)
 
     def _heads(self, columns: Sequence[int]) -> list[str]:
-        """Return the header's lines above each of these columns; a title is above the first that it spans."""
+        """Return the header lines above each of these columns; a spanning title is above its first column."""
         lines = list[list[str]]()
         for line in self.table.header:
             spans = [(place, head.label.text) for place, head in enumerate(line) for _ in range(head.width)]

@@ -1,4 +1,4 @@
-"""Tables: what layouts make of scores and renderers read; and the interface of a text format."""
+"""Tables, which layouts build from scores and renderers read; and the interface of text formats."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,12 +15,12 @@ Place = tuple[int, int]
 """Row and column of an entry in its block, from 0."""
 
 CONTEST = ("dataset", "protocol", "metric", "column")
-"""Keys of an entry that decide which entries compete; `column` tells our value from a paper's."""
+"""Entries compete for the best value if they agree on these keys; `column` separates our values from a paper's."""
 
 
 @dataclass(frozen=True)
 class Label:
-    """A name as plain text, and as LaTeX where the papers write it in mathematics; empty elsewhere."""
+    """A name as plain text; `latex` is its mathematical notation in papers, empty if it has none."""
 
     text: str
     latex: str = ""
@@ -28,36 +28,36 @@ class Label:
 
 @dataclass(frozen=True)
 class TableEntry:
-    """A value in its place in the table, with the axes and the metric that it belongs to."""
+    """A value in the table, with its axes and metric."""
 
     score: TableValue
     keys: Mapping[str, str]
-    """The values of the axes and the metric by name, for tidy exports."""
+    """The values of its axes, and its metric, by name, for tidy exports."""
     like_best: bool | None = None
-    """Whether the value cannot be told from the best of its contest; None: not tested."""
+    """Whether the value is not distinguishable from the best of its contest; None if not tested."""
     mark: str = ""
-    """Mark of the note in the caption about the value; empty: there is none."""
+    """Mark of its note in the caption; empty if it has none."""
     settings: Mapping[str, object] = field(default_factory=dict)
-    """The settings in which its cell differs from others of the data set, though no axis says so."""
+    """Settings, other than axes, in which its cell differs from other cells of the data set."""
     chosen: Mapping[str, object] = field(default_factory=dict)
-    """The settings that validation chose for its cell."""
+    """Settings of its cell that were chosen on the validation split."""
     validation: Mapping[str, object] = field(default_factory=dict)
-    """Validation of these settings: in the search, of the default, and on fresh seeds."""
+    """The selection metric of the chosen settings, in the search and on fresh seeds, and of the default."""
     contest: str = ""
-    """Which of several bests of the same numbers it competes for, as those of R and of RG features; empty: the one."""
+    """Group of rows within which it competes, if a paper marks several bests, as for R and RG features; else empty."""
     remarks: tuple[str, ...] = ()
-    """What else a paper says of its cell, by a letter below the table."""
+    """Further remarks of a paper on its cell, given by letters below the table."""
     verdict: str = ""
-    """Whether it is `above`, `below` or `within` what noise allows around the paper's number; empty: not tested."""
+    """`above` or `below` the paper's number, or `within` its noise; empty if not tested."""
 
     @property
     def lowest(self) -> bool:
-        """Whether small is good, as of a median rank."""
+        """Whether lower values are better, as for a median rank."""
         return self.keys.get("metric", "").endswith("medr")
 
     @property
     def text(self) -> str:
-        """`63.1 ± 0.2`, with a dagger where it cannot be told from the best, and the mark of its note."""
+        """`63.1 ± 0.2`, with a dagger if not distinguishable from the best, and the mark of its note."""
         return self.shown + (f" {self.mark}" if self.mark else "")
 
     @property
@@ -67,11 +67,11 @@ class TableEntry:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return the remark that the mark refers to, and what else is said of its cell."""
+        """The remark that its mark refers to, and further remarks on its cell."""
         return (*([self.keys["note"]] if self.mark else []), *self.remarks)
 
     def tidy(self) -> dict[str, object]:
-        """Return its keys, settings, value, mark and text, by column of a tidy export."""
+        """Return the entry as a row of a tidy export: keys, settings, value, mark and text."""
         tables = {
             name: dict(values) for name in ("settings", "chosen", "validation") if (values := getattr(self, name))
         }
@@ -82,30 +82,30 @@ class TableEntry:
 
 
 def shared_keys(entries: Iterable[TableEntry | None]) -> dict[str, str]:
-    """Return the keys with the values on which all entries agree."""
+    """Return the keys whose values are the same for all entries."""
     first, *others = [entry.keys for entry in entries if entry] or [dict[str, str]()]
     return {name: value for name, value in first.items() if all(keys.get(name) == value for keys in others)}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row: an entry for every column; None where the grid has no such cell."""
+    """A row with one entry per column; None if the grid has no such cell."""
 
     label: Label
-    """Its name, whole."""
+    """Its full name."""
     entries: tuple[TableEntry | None, ...]
     mark: str = ""
-    """Marks of the notes in the caption about the row, `[a, b]`; empty: there is none."""
+    """Marks of its notes in the caption, `[a, b]`; empty if it has none."""
     words: tuple[Label, ...] = ()
-    """Its texts in the table's columns of words; empty: the label alone."""
+    """Its texts in the table's text columns; empty if there is only the label."""
     named: int = 0
-    """The column of words that names the row, and bears the mark."""
+    """Index of the text column that names the row and carries the mark."""
     notes: tuple[str, ...] = ()
-    """The remarks that the mark refers to."""
+    """The remarks that its marks refer to."""
     group: str = ""
-    """Rows of one group follow one another, as those of a model; a paper rules them off."""
+    """Name of its group, e.g. a model; rows of a group are adjacent and separated from others by rules in LaTeX."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys from its layout, beyond those that all of its entries share: of a matrix the `pair` weight."""
+    """Keys set by its layout, in addition to those that all its entries share; in a matrix, the `pair` weight."""
 
     @property
     def title(self) -> Label:
@@ -113,7 +113,7 @@ class Row:
 
     @property
     def titles(self) -> tuple[Label, ...]:
-        """Return the texts in the columns of words, with the mark."""
+        """The texts in the text columns, with the mark."""
         words = self.words or (self.label,)
         return tuple(self._marked(word) if place == self.named else word for place, word in enumerate(words))
 
@@ -125,26 +125,26 @@ class Row:
 @dataclass(frozen=True)
 class Block:
     title: str
-    """Empty: its rows have no title."""
+    """The title above its rows; empty if there is none."""
     rows: tuple[Row, ...]
     printed: str | None = None
-    """The title in a paper, whose caption and header say the rest; None: the same; empty: none."""
+    """The shorter title for a paper; None if it equals `title`, empty for no title."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Neighbouring columns under a title; neighbouring groups may share a title above theirs, such as a data set."""
+    """Adjacent columns under a title; adjacent groups may share a title above, such as a data set."""
 
     title: Label
     columns: tuple[Label, ...]
     above: Label = Label("")
     keys: tuple[Mapping[str, str], ...] = ()
-    """Keys of each column from the layout, whatever cells a grid has: `metric`, of a matrix `triplet`."""
+    """Keys of each column, set by the layout independent of the grid's cells: `metric`; in a matrix, `triplet`."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """A cell of the header, over so many columns."""
+    """A header cell that spans `width` columns."""
 
     label: Label
     width: int
@@ -158,16 +158,16 @@ class Table:
     blocks: tuple[Block, ...]
     legend: Legend
     command: str = ""
-    """The command that prints the table, without the format; empty: no command prints it."""
+    """The command that prints the table, without `--format`; empty if there is none."""
     latex: LatexStyle = field(default_factory=LatexStyle)
     names: Mapping[str, str] = field(default_factory=dict)
-    """The papers' names of what the table names as grids do: `{"vse-fc": "VSE (FC)"}`."""
+    """Names used in papers for the grid's names in the table: `{"vse-fc": "VSE (FC)"}`."""
     words: tuple[Group, ...] = ()
-    """The columns of words in front of the numbers; empty: one, under `corner`."""
+    """The text columns before the numbers; empty if there is only one, titled `corner`."""
 
     @property
     def caption(self) -> str:
-        """All that there is to say of the table, in one paragraph."""
+        """The full caption, as one paragraph."""
         return self.legend.text
 
     def saying(self, *sentences: Sentence | str) -> "Table":
@@ -175,7 +175,7 @@ class Table:
         return replace(self, legend=self.legend.saying(*sentences))
 
     def about(self, kind: str) -> dict[str, str]:
-        """Return what a file in a format says of the whole table."""
+        """Return the metadata of the table for a file in this format: layout, caption, command."""
         command = {"command": f"{self.command} --format {kind}"} if self.command else {}
         return {"layout": self.name, "caption": self.caption, **command}
 
@@ -185,17 +185,17 @@ class Table:
 
     @property
     def keys(self) -> list[Mapping[str, str]]:
-        """Keys of the columns of numbers."""
+        """Keys of the number columns."""
         return [keys for group in self.groups for keys in group.keys or [{}] * len(group.columns)]
 
     @property
     def heads(self) -> list[str]:
-        """Return the text above each column, in one line: `Image → Text T^con`."""
+        """The text above each column, in one line: `Image → Text T^con`."""
         return [_joined(group, column) for group in self.groups for column in group.columns]
 
     @property
     def stub(self) -> tuple[Group, ...]:
-        """The columns of words."""
+        """The text columns before the numbers."""
         return self.words or (Group(Label(""), (self.corner,)),)
 
     @property
@@ -204,7 +204,7 @@ class Table:
 
     @property
     def header(self) -> list[list[Head]]:
-        """The lines of the header, from the top; in each, cells over all columns. No line is empty but the last."""
+        """The header lines from top to bottom; each covers all columns. Empty lines are omitted, except the last."""
         groups = (*self.stub, *self.groups)
         shared = [(above, list(members)) for above, members in groupby(groups, key=lambda group: group.above)]
         lines = [
@@ -218,7 +218,7 @@ class Table:
         return (entry for block in self.blocks for row in block.rows for entry in row.entries if entry)
 
     def lines(self, block: Block) -> Iterator[tuple[tuple[Label, ...], list[tuple[str, bool]]]]:
-        """Yield the rows as they are shown: their words, then each number's text and whether it is bold."""
+        """Yield each row as shown: its text columns, then each number's text and whether it is bold."""
         best = self.best_of(block)
         for number, row in enumerate(block.rows):
             texts = [entry.text if entry else "--" for entry in row.entries]
@@ -233,7 +233,7 @@ class Table:
         return bold
 
     def contests(self, block: Block) -> list[dict[Place, TableEntry]]:
-        """Group entries that compete: same metric, data set and protocol, in the same block."""
+        """Group a block's entries that compete: those with equal metric, data set and protocol."""
         entries = [((i, j), entry) for i, row in enumerate(block.rows) for j, entry in enumerate(row.entries) if entry]
 
         def contest(entry: TableEntry) -> tuple[str, ...]:
@@ -248,9 +248,9 @@ def _joined(group: Group, column: Label) -> str:
 
 @dataclass(frozen=True)
 class TextFormat:
-    """One way to write a table as text."""
+    """A format that writes a table as text."""
 
     ending: str
     render: Callable[[Table], str]
     comment: str = ""
-    """Form of the command above the table, `% {}`; empty in a format without comments."""
+    """Template of the comment with the command above the table, `% {}`; empty if the format has no comments."""

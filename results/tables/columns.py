@@ -1,4 +1,4 @@
-"""The columns of a table's Parquet files, with type, unit and meaning: docs/parquet.md is made from them."""
+"""The columns of a table's Parquet files, with type, unit and meaning. They are documented in docs/parquet.md."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class Column:
     unit: str = ""
 
     def field(self, name: str, **about: str) -> pa.Field:
-        """Build the column of a file; its metadata give meaning and unit, and what is not empty in `about`."""
+        """Build the field of a file, with meaning, unit and the non-empty values of `about` as metadata."""
         known = {"meaning": self.meaning, "unit": self.unit, **about}
         return pa.field(name, self.type, metadata={key: text for key, text in known.items() if text})
 
@@ -24,13 +24,13 @@ PLACE = {
     "block": Column(_TEXT, "the title above the row; where the paper prints none, the table: `SelHN Table 1`"),
     "row": Column(_TEXT, "the name of the row as printed; with `block` it tells the rows of a table apart"),
 }
-"""Columns for a value's place in the table, in both forms."""
+"""Columns for the place in the table, in both forms."""
 
 PAPER = {
     "paper": Column(_TEXT, "the paper whose table it is"),
     "table": Column(_TEXT, "the table's number in the paper"),
 }
-"""Columns for a value's source in a paper, in both forms."""
+"""Columns for the source in a paper, in both forms."""
 
 OF = {
     "dataset": Column(_TEXT, "the data set"),
@@ -40,7 +40,7 @@ OF = {
     "model": Column(_TEXT, "the paper's name of the model; null in a table of a grid"),
     "loss": Column(_TEXT, "the paper's name of the loss; null in a table of a grid, or if `model` includes it"),
 }
-"""Columns for the cell of a value, in both forms."""
+"""Columns for the cell, in both forms."""
 
 PARTS = {
     "pair": Column(_TEXT, "the pair weight of a row, in GOAL's matrix or if `--rows` or `--blocks` name it"),
@@ -48,7 +48,7 @@ PARTS = {
     "seed": Column(pa.int64(), "the seed, if `--rows`, `--columns` or `--blocks` name it"),
     "metric": Column(_TEXT, "the metric of a row, if `--rows` or `--blocks` name it"),
 }
-"""Further columns for a row of the wide form, in some layouts."""
+"""Further columns of the wide form in some layouts."""
 
 SWEPT = Column(_TEXT, "swept settings, as `train.lr=0.001 objective.tau=10`; null without any")
 DIFFERS = Column(_TEXT, "how your training differs from the source of the paper's numbers; null where nothing is known")
@@ -68,9 +68,9 @@ VALUES = {
     ),
     "text": Column(_TEXT, "the value as printed"),
 }
-"""Columns for a value and its statistics; in the wide form each is a column NAME_mean."""
+"""Columns for a value and its statistics; in the wide form named NAME_mean, NAME_std, ..."""
 COUNTS = ("n", "expected")
-"""Where a row of the wide form is of one cell, columns of the row."""
+"""If each row of the wide form belongs to one cell, these are columns of the row."""
 
 IS_OF = {
     **PAPER,
@@ -82,7 +82,7 @@ IS_OF = {
     "column": Column(_TEXT, "with `--against paper`: ours, paper or difference"),
     "reported_in": Column(_TEXT, "with `--against paper`: the table that prints the paper's number"),
 }
-"""Columns for the cell of a value of the long form, followed by the swept settings, by dotted name."""
+"""Columns for the cell in the long form, followed by the swept settings by dotted name."""
 SETTING = Column(_TEXT, "the value of a swept setting")
 
 LONG = {
@@ -95,13 +95,13 @@ LONG = {
     **PLACE,
     "heading": Column(_TEXT, "what is printed above the column, in one line"),
 }
-"""The long form, in its order."""
+"""The columns of the long form, in order."""
 
 ALWAYS = (
     *PLACE, "dataset", "protocol", "recipe", "objective", "metric", "n", "expected", "mean", "std", "quoted", "text",
     "trials", "missing", "heading",
 )  # fmt: skip
-"""The columns of the long form that every table has; the others are there where a value has them."""
+"""Columns of the long form that every table has; the others exist only if some value has them."""
 
 TABLES = {
     "settings": "the settings in which its cell differs from others of the data set, though no axis says so",
@@ -109,4 +109,4 @@ TABLES = {
     "validation": "the metric that chose: of the chosen point in the search, of the default, the gain over it, and of "
     "the trials with chosen values on fresh seeds",
 }
-"""Columns of the long form whose values are tables, most of settings by dotted name, with their meanings."""
+"""Columns of the long form whose values are structs (mostly settings by dotted name), with their meanings."""

@@ -1,4 +1,4 @@
-"""How LaTeX sets a table, as its author asks for it."""
+"""Options for tables in LaTeX."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -16,17 +16,17 @@ class LatexStyle:
 
     label: str = ""
     caption: str = ""
-    """The author's text in place of the title; notes stay."""
+    """Text that replaces the title; the notes are kept."""
     siunitx: bool = False
-    """Whether numbers are aligned at their points, by the package siunitx."""
+    """Whether numbers are aligned at the decimal point by the package siunitx."""
     width: str = ""
-    """`column`: the table fits a column, in `table`; `text`: the page, in `table*`; empty: the first that it fits."""
+    """`column`: one column, in `table`; `text`: page width, in `table*`; empty: the narrowest that fits."""
     notes: str = NOTES[0]
-    """How notes are set below the table: `plain`, or by the package `threeparttable`."""
+    """Format of the notes below the table: `plain`, or the package `threeparttable`."""
     plain: bool = False
-    """Whether it is the tabular alone."""
+    """Whether only the tabular is written."""
     cite: Mapping[str, str] = field(default_factory=dict)
-    """Keys of a bibliography by the numbers in brackets of a paper's rows; a number without a key is left out."""
+    """Bibliography keys by reference number in a paper's rows; references without a key are omitted."""
 
     @classmethod
     def of(
@@ -40,16 +40,16 @@ class LatexStyle:
         plain: bool,
         cite: Iterable[str],
     ) -> "LatexStyle":
-        """Build the style of these options of `goalgrid table`; UserError: an option is impossible."""
+        """Build the style from options of `goalgrid table`; raise UserError if an option is invalid."""
         check_known("width", width or WIDTHS[0], WIDTHS)
         check_known("form of notes", notes, NOTES)
         given = {"--label": label, "--caption": caption, "--width": width, "--notes": notes != NOTES[0]}
         if plain and (others := [name for name, value in given.items() if value]):
-            raise UserError(f"--plain gives the tabular alone; leave {', '.join(others)} out.")
+            raise UserError(f"--plain prints only the tabular, so it cannot be combined with {', '.join(others)}.")
         if caption is not None and not caption.strip():
-            raise UserError("--caption is empty; leave it out for the title of the table.")
+            raise UserError("--caption is empty; omit it to keep the title of the table.")
         if label and not re.fullmatch(r"[A-Za-z0-9:._/+-]+", label):
-            raise UserError(f"--label {label!r}: \\ref takes letters from a to z, digits and : . _ / + - alone.")
+            raise UserError(f"--label {label!r} is invalid: use only letters a to z, digits and : . _ / + -.")
         for word in cite:
             if not re.fullmatch(r"[0-9]+=[A-Za-z0-9:._/+-]+", word):
                 example = "give the number in brackets and a key of your bibliography, e.g. --cite 23=scan18"

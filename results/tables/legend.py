@@ -1,4 +1,4 @@
-"""What a caption says: sentences, and what each mark means, as screens and data have them and as a paper has them."""
+"""Captions: sentences and explanations of marks, in one version for screens and data and one for papers."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,7 +7,7 @@ from string import ascii_lowercase
 
 
 def letters() -> Iterator[str]:
-    """Yield `a` to `z`, then `aa`, `ab` and on."""
+    """Yield `a` to `z`, then `aa`, `ab` and so on."""
     for count in itertools.count(1):
         yield from map("".join, itertools.product(ascii_lowercase, repeat=count))
 
@@ -18,17 +18,17 @@ class Sentence:
 
     text: str
     printed: str | None = None
-    """The sentence of a paper in its place; None: the same; empty: only the author needs it."""
+    """The version for a paper; None if equal to `text`, empty if only the author needs it."""
 
     @property
     def in_paper(self) -> str:
-        """Text that a paper prints; empty: none."""
+        """The version for a paper; empty if it is omitted there."""
         return self.text if self.printed is None else self.printed
 
 
 @dataclass(frozen=True)
 class Legend:
-    """A caption in its parts: of a paper's table, the caption is the title, and notes below the table say the rest."""
+    """The parts of a caption; in a paper, the title becomes the caption and the rest the notes below the table."""
 
     title: Sentence
     """The title: what the table shows."""
@@ -36,22 +36,22 @@ class Legend:
     shared: tuple[str, ...] = ()
     """Remarks on the training of all rows."""
     marks: Mapping[str, str] = field(default_factory=dict)
-    """Meaning of each mark at a row or a number: `[a]`, the remark."""
+    """The remark that each mark at a row or number, e.g. `[a]`, refers to."""
 
     @classmethod
     def of(cls, title: Sentence, sentences: Iterable[Sentence | str]) -> "Legend":
-        """Build a legend of these sentences, without the empty ones."""
+        """Build a legend from a title and sentences; empty sentences are omitted."""
         return cls(title).saying(*sentences)
 
     def saying(self, *sentences: Sentence | str) -> "Legend":
-        """Return the legend with further sentences; empty ones are left out."""
+        """Return the legend with further sentences; empty ones are omitted."""
         further = (Sentence(text) if isinstance(text, str) else text for text in sentences)
         more = (sentence for sentence in further if sentence.text or sentence.printed)
         return replace(self, sentences=(*self.sentences, *more))
 
     @property
     def text(self) -> str:
-        """All of it, in one paragraph."""
+        """The full caption, as one paragraph."""
         parts = [sentence.text for sentence in (self.title, *self.sentences) if sentence.text]
         parts += [f"All rows trained here: {'; '.join(self.shared)}."] if self.shared else []
         return " ".join([*parts, *(f"{mark}: {remark}." for mark, remark in self.marks.items())])

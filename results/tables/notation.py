@@ -1,4 +1,4 @@
-"""Text as LaTeX: losses, weights and cells in the papers' notation, the rest escaped, here and nowhere else."""
+"""Conversion of text to LaTeX: losses, weights and cells in the papers' notation; all other text escaped."""
 
 import re
 from unicodedata import lookup, normalize
@@ -7,7 +7,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.objectives.goal_matrix import CELLS
 
 _SPELT = {"lambda": "lamda", "Lambda": "lamda"}
-"""Letters that Unicode spells otherwise than TeX."""
+"""Greek letters whose Unicode name differs from their TeX command."""
 _GREEK: tuple[str, ...] = (
     "alpha",
     "beta",
@@ -41,7 +41,7 @@ _SPECIAL = {
 }  # fmt: skip
 _PLAIN_LETTERS = frozenset("ßæÆøØœŒåÅłŁı")
 _ACCENTS = frozenset("\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327")
-"""Letters and accents that every TeX font has."""
+"""Letters and accents available in every TeX font."""
 _SETTING = re.compile(r"(?<![\w./-])(?:train|model|objective|dataset)((?:\.[a-z]\w*)+)(?![\w/])")
 _SETTING_WORDS = {"lr": "learning rate", "lam": "λ", "eps": "ε"} | {
     name: lookup(f"GREEK SMALL LETTER {name}") for name in ("alpha", "beta", "gamma", "tau")
@@ -64,17 +64,17 @@ def escape(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The text with quotation marks that open and close, for straight ones."""
+    """Replace straight quotation marks by opening and closing ones."""
     return re.sub(r'(?<![^\s(\[“])"', "“", text).replace('"', "”")
 
 
 def check_set(latex: str) -> None:
-    """Check that pdflatex has all characters; a UserError names those that it lacks.
+    """Raise UserError if pdflatex cannot typeset all characters; it names those that are missing.
 
     >>> check_set("Müller, Ångström, ß")
     """
     if strange := [repr(character) for character in dict.fromkeys(latex) if not _is_set(character)]:
-        raise UserError(f"pdflatex cannot set {', '.join(strange)}; write it in other letters.")
+        raise UserError(f"pdflatex cannot typeset {', '.join(strange)}; use other characters.")
 
 
 def _is_set(character: str) -> bool:
@@ -85,7 +85,7 @@ def _is_set(character: str) -> bool:
 
 
 def setting_words(text: str) -> str:
-    """Replace settings in a text by words.
+    """Replace names of settings in a text by words.
 
     >>> setting_words("train.lr = 0.001, objective.tau = 10; model.text.word_drop 0 for 0.2")
     'learning rate = 0.001, τ = 10; text word drop 0 for 0.2'
@@ -99,7 +99,7 @@ def setting_words(text: str) -> str:
 
 
 def weight(letter: str, name: str) -> str:
-    r"""Write a weight of GOAL, for LaTeX's math mode.
+    r"""Return one of GOAL's weights in LaTeX math mode.
 
     >>> print(weight("P", "sig-ms"))
     P^{\mathrm{sig\mathchar`-ms}}
@@ -108,7 +108,7 @@ def weight(letter: str, name: str) -> str:
 
 
 def prose(text: str) -> str:
-    r"""Write text as LaTeX: losses, weights and cells in the papers' notation, the rest as plain text.
+    r"""Convert text to LaTeX: losses, weights and cells in the papers' notation, the rest escaped.
 
     >>> print(prose("BFAN* + L_T-SelHN"), prose("fc-bow, con_cir; T^nca"))
     BFAN* + $\mathcal{L}_{\mathrm{T\mathchar`-SelHN}}$ fc-bow, $P^{\mathrm{con}}\,T^{\mathrm{cir}}$; $T^{\mathrm{nca}}$
@@ -133,6 +133,6 @@ def _symbol(match: re.Match[str]) -> str:
 
 
 def _upright(name: str) -> str:
-    """A name in upright letters; its hyphens stay hyphens, which math mode would set as minus signs."""
+    """Return a name in upright letters; hyphens are kept, since math mode would set them as minus signs."""
     hyphened = name.replace("-", r"\mathchar`-")
     return rf"\mathrm{{{hyphened}}}"

@@ -1,4 +1,4 @@
-"""Text of tables in the words of papers: their names, settings in words, references cited or left out."""
+"""Conversion of a table's text to a paper's wording: names, settings in words, and citations."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,10 @@ _REFERENCE = re.compile(r" ?\[(\d+)\]")
 
 @dataclass(frozen=True)
 class PaperWords:
-    """Text of a table as LaTeX: names are the papers', settings words, references cited or left out."""
+    """Converts a table's text to LaTeX, with the papers' names, settings in words, and citations.
+
+    References without a key in `cite` are omitted.
+    """
 
     names: Mapping[str, str]
     cite: Mapping[str, str]
@@ -25,19 +28,19 @@ class PaperWords:
         return label.latex or self(label.text)
 
     def named(self, text: str) -> str:
-        """Replace names by the papers' names, and settings by words."""
+        """Replace names by those used in papers, and settings by words."""
         return setting_words(self._pattern.sub(lambda match: self.names[match[0]], text) if self.names else text)
 
     def plain(self, text: str) -> str:
-        """Return the named text without references, for its length."""
+        """Return the named text without references, to measure its length."""
         return _REFERENCE.sub("", self.named(text))
 
     def refers(self, text: str) -> bool:
-        """Return whether the text has a reference in brackets."""
+        """Return whether the text contains a reference in brackets, `[12]`."""
         return _REFERENCE.search(text) is not None
 
     def latex(self, named: str) -> str:
-        """Write a named text as LaTeX."""
+        """Convert text from `named` to LaTeX."""
         parts = _REFERENCE.split(named)
         keys = (f"~\\cite{{{self.cite[number]}}}" if number in self.cite else "" for number in parts[1::2])
         return "".join(part + key for part, key in zip(map(prose, parts[::2]), [*keys, ""], strict=True))

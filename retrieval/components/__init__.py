@@ -1,1 +1,1 @@
-"""One folder a system: what it adds to models and trainings (`goalgrid.grid.settings.components`)."""
+"""Components of published systems, one folder each: additions to models and training."""

@@ -1,7 +1,7 @@
-"""Training methods: what a method adds to training in addition to its loss.
+"""Training methods: additions to training beyond the loss, called through hooks.
 
-A training has one for each component that its objective needs (`goalgrid.grid.settings.components`); most have none.
-The learner calls their hooks at fixed points.
+A trial has one for each component that its objective needs (`goalgrid.grid.settings.components`); most have none. The
+learner calls the hooks at fixed points.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,14 +23,14 @@ from goalgrid.retrieval.splits.pairs import Pairs
 
 @dataclass(frozen=True)
 class Around:
-    """What a training method may use to prepare.
+    """Resources that a training method may use in `prepare`.
 
     Args:
-        root: folder of the data set; None: it has none.
-        cache: folder for results that are computed once.
-        ranker: maps the id of a finished trial to a checksum of its model, and to a function that embeds the training
-            split by that model: unit vectors of images and captions, and the image of each caption.
-        beat: is called after each step of a long computation.
+        root: folder of the data set; None if it has none.
+        cache: folder for cached results.
+        ranker: maps the id of a finished trial to a checksum of its model and a function that embeds the training
+            split with it, returning unit vectors of images and captions, and the image index of each caption.
+        beat: must be called after each step of a long computation.
     """
 
     root: Path | None
@@ -40,89 +40,89 @@ class Around:
 
 
 class Cost(NamedTuple):
-    """What a training method adds to the memory and time of a step."""
+    """The additional cost of a training method, for estimates of memory and time per step."""
 
     extra_pairs: int = 0
-    """Extra pairs embedded per pair of the batch."""
+    """Extra pairs to embed per pair of the batch."""
     meta_batch: bool = False
     """Whether each step also reads a batch of the validation split."""
 
 
 class Request(NamedTuple):
-    """What a training method adds to one batch."""
+    """Data that a training method requests for one batch."""
 
     extra_pairs: tuple[Int[np.ndarray, " f"], Int[np.ndarray, " f"]] | None = None
-    """Rows of training images and of captions to embed after the batch's own pairs."""
+    """Indices of training images and captions to embed after the batch's own pairs."""
     values: Float[Tensor, "networks b"] | None = None
-    """Values that the loss reads for each pair, as each network reads them; in host memory."""
+    """Values for the loss, one per network and pair; in host memory."""
     meta_batch: Int[np.ndarray, " m"] | None = None
-    """Rows of validation captions for `before_step`."""
+    """Indices of validation captions for `before_step`."""
 
 
 NOTHING = Request()
 
 
 class TrainingMethod:
-    """Base class of training methods, whose hooks do nothing. `prepared` is the result of `prepare`."""
+    """Base class of training methods; its hooks do nothing. `prepared` is the result of `prepare`."""
 
     name: ClassVar[str]
-    """Key of its state in checkpoints, and of its values for the loss."""
+    """Key for its state in checkpoints, and for its values for the loss."""
     cost: ClassVar[Cost] = Cost()
     reads_scores: bool = False
-    """Whether `on_scores` is called; estimates of memory and time set it to False."""
+    """Whether `on_scores` is called; set to False when memory and time are estimated."""
     network: nn.Module | None = None
-    """A network that learns in addition to the model; a checkpoint of the best model includes it."""
+    """A network trained in addition to the model; stored in the checkpoint of the best model."""
 
     def __init__(self, settings: TrialSettings, pairs: Pairs, device: torch.device, prepared: Any) -> None:
         self.settings, self.device, self.prepared = settings, device, prepared
 
     @classmethod
     def check(cls, dataset: DatasetSettings, root: Path | None, pairs: Pairs) -> None:
-        """Check the files that it will read below the data set's root; raise a UserError if they are wrong."""
+        """Check the files that the method reads below the data set's root; raise UserError if they are invalid."""
 
     @classmethod
     def prepare(cls, settings: TrialSettings, pairs: Pairs, around: Around) -> Any:
-        """Compute what all epochs read, before the first one; raise a UserError if files do not fit."""
+        """Compute inputs shared by all epochs, before the first one; raise UserError if files do not match."""
         return None
 
     @classmethod
     def rehearsal(cls, pairs: Pairs) -> Any:
-        """Return a stand-in for the result of `prepare`, for measurements of memory and time."""
+        """Return a placeholder for the result of `prepare`, to measure memory and time."""
         return None
 
     @classmethod
     def sources(cls, prepared: Any) -> dict[str, str]:
-        """Return fingerprints of those prepared inputs that change results, for checkpoints and the record."""
+        """Return fingerprints of the prepared inputs that affect results, for checkpoints and the record."""
         return {}
 
     @classmethod
     def selecting(cls, images: int) -> int:
-        """Return how many of these validation images select the checkpoint."""
+        """Return how many of the validation images are used to select the checkpoint."""
         return images
 
     def join(self, objective: Objective) -> None:
-        """Change the objective before training, if the method has to."""
+        """Modify the objective before training, if necessary."""
 
     def begin(self, epoch: int, order: Callable[[int], Int[Tensor, " n"]]) -> None:
-        """Begin an epoch; `order` maps an epoch to the rows of its captions, in training order."""
+        """Begin an epoch; `order` maps an epoch to its caption indices in training order."""
 
     def batch(self, owners: Int[np.ndarray, " b"], texts: Int[Tensor, " b"], index: int, seed: int) -> Request:
-        """Return what to add to batch `index` of the epoch.
+        """Return the data to add to batch `index` of the epoch.
 
         Args:
-            owners: row of each pair's image.
-            texts: row of each pair's caption.
+            owners: image index of each pair.
+            texts: caption index of each pair.
             index: number of the batch in its epoch, from 0.
             seed: a seed for this batch.
         """
         return NOTHING
 
     def split(self, network: Any, image: Embedded, text: Embedded, count: int) -> tuple[Embedded, Embedded, Extra]:
-        """Split off the embeddings of extra pairs; return the first `count` pairs, and values for the loss."""
+        """Separate the embeddings of extra pairs; return the first `count` pairs, and values for the loss."""
         return image, text, {}
 
     def on_scores(self, network: int, sim: Float[Tensor, "b b"]) -> None:
-        """Read the scores of a batch by the network of this index, without gradients."""
+        """Process a batch's scores from the network with this index, without gradients."""
 
     def before_step(self, model: nn.Module, lr: float, batch: Any, mean_loss: Callable[..., Float[Tensor, ""]]) -> None:
         """Run an inner update (e.g. meta-learning) before the optimizer step; must restore the model.
@@ -131,7 +131,7 @@ class TrainingMethod:
         """
 
     def report(self) -> dict[str, float]:
-        """Return values of the epoch for the history."""
+        """Return values to log for the epoch."""
         return {}
 
     def state(self) -> dict[str, Any]:

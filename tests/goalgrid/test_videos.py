@@ -83,5 +83,5 @@ def test_other_features_than_a_recipe_reads_are_one_message(goalgrid: Goalgrid, 
     root = made.write(tmp_path / "mine", {**made.TINY, "face": 25})
     finished = goalgrid("run", "unified-table4", *overrides('["ce-tiny"]', root), "--here", runs=tmp_path)
     assert finished.returncode == 2
-    assert "has vectors of 25 values; the recipe reads 24 of this expert" in finished.stderr
+    assert "has vectors of 25 values, but the recipe expects 24 for this expert" in finished.stderr
     assert "Traceback" not in finished.stderr

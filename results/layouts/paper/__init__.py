@@ -1,1 +1,1 @@
-"""Tables as the papers print them, and our scores next to theirs. A table of a user's grid does not come here."""
+"""Tables as papers print them, and comparisons of our scores with theirs."""

@@ -1,4 +1,4 @@
-"""Our scores and the papers': a grid next to what they report, and a paper's table filled with our numbers."""
+"""Comparisons with papers: a grid next to reported numbers, and a paper's table filled with our numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ COLUMNS = (Label("ours"), Label("paper"), Label("difference"))
 
 
 def with_ours(paper: Paper, draw: Callable[[Paper], Table], *, against: bool) -> Table:
-    """Return the table of a paper; if it is filled with our scores, with notes, and `against` the paper's numbers."""
+    """Return a paper's table; if it has our scores, add notes and, with `against`, the paper's numbers."""
     if not isinstance(paper, Filled):
         return draw(paper)
     source = replace(paper, quoting=not against)
@@ -28,10 +28,10 @@ def with_ours(paper: Paper, draw: Callable[[Paper], Table], *, against: bool) ->
 
 
 def noted(table: Table, source: Filled) -> Table:
-    """Add the caption, and marks at rows that are trained differently from the printed ones, or not decided.
+    """Add the caption, and mark rows whose training differs, or may differ, from the paper's.
 
-    Marks are letters, since numbers in brackets are references in the papers' rows. What all rows with scores share has
-    no mark.
+    Marks are letters, since numbers in brackets are references in the papers' rows. Differences that all rows with
+    scores share are listed once, without a mark.
     """
     rows = list(source.differs.values())
     trained = [notes for cell, notes in source.differs.items() if cell not in source.undecided]
@@ -57,9 +57,9 @@ def noted(table: Table, source: Filled) -> Table:
 
 def _legend(source: Filled) -> Legend:
     content, missing = source.content, lacking(source.measured, "numbers")
-    trials = f"{counted(source.untrained, 'trial')} that the table's grid lacks"
+    trials = f"{counted(source.untrained, 'trial')} missing from the table's grid"
     if source.untrained != len({trial_id for score in source.measured for trial_id, _ in score.missing}):
-        trials += ", with those that other trials need and those of rows that other settings fill"
+        trials += ", including trials that these depend on, and trials of rows filled with other settings"
     quoted = sum(isinstance(value, Quoted) for value in source.values)
     title = Sentence(
         f"{'; '.join(filter(None, [content.heading, content.legend, content.note]))}.",
@@ -70,7 +70,7 @@ def _legend(source: Filled) -> Legend:
         conditions(source.used, source.measured, "Ours: ", content.marks),
         Sentence("", content.legend) if content.legend else "",
         Sentence(
-            f"{QUOTED}: {counted(quoted, 'number')} as printed, which no grid here trains or measures.",
+            f"{QUOTED}: {counted(quoted, 'number')} as printed in the paper; no grid here trains or measures them.",
             f"{QUOTED}: as printed, not trained here.",
         )
         if quoted
@@ -84,7 +84,7 @@ def _legend(source: Filled) -> Legend:
 
 
 def interleaved(ours: Table, printed: Table, source: Filled) -> Table:
-    """Show each column of the paper's table twice: with our scores, then as printed."""
+    """Show each column of the paper's table twice: first with our scores, then as printed."""
 
     def both(label: Label) -> tuple[Label, ...]:
         return tuple(Label(f"{label.text} {side}", label.latex and f"{label.latex} {side}") for side in SIDES)
@@ -115,14 +115,14 @@ def interleaved(ours: Table, printed: Table, source: Filled) -> Table:
 
 
 def _judged(ours: TableEntry | None, theirs: TableEntry | None) -> tuple[TableEntry | None, TableEntry | None]:
-    """Our entry, with whether it is above or below the paper's, and the paper's."""
+    """Return our entry, marked as above or below the paper's, and the paper's entry."""
     if ours and theirs and isinstance(ours.score, Score) and isinstance(theirs.score, Printed):
         ours = replace(ours, verdict=Difference(ours.score, theirs.score).verdict)
     return ours, theirs
 
 
 def against(cells: Sequence[Cell], scores: Scores, metric: str) -> Table:
-    """Lay out one metric of every cell of the grid, in both directions; UserError: no paper reports any of it."""
+    """Lay out our and the papers' values of one metric for every cell; raise UserError if no paper reports any."""
     titles = by_direction(metric)
     metrics = list(titles)
     match = reported(cells, scores, metrics)
@@ -156,11 +156,11 @@ def _row(cell: Cell, scores: Scores, match: Match, metrics: list[str], marks: Ma
 
 
 def _matched(cells: Sequence[Cell], match: Match, metrics: list[str]) -> Sentence:
-    """Name the tables of the reported numbers, count the cells that have one, and explain ± of a difference."""
+    """Name the papers' tables, count the cells with a reported number, and explain ± of a difference."""
     matched = [cell for cell in cells if any(match.of(cell, metric) for metric in metrics)]
     changed = changes(matched)
-    warning = f" Not the recipe's as published: {', '.join(changed)}." if changed else ""
-    difference = f"Difference: ours - paper ± Welch's standard error, where both have a spread.{warning}"
+    warning = f" Settings that differ from the published recipe: {', '.join(changed)}." if changed else ""
+    difference = f"Difference: ours - paper ± Welch's standard error, if both have a spread.{warning}"
     sources = ", ".join(paper_table(name).source for name in match.sources)
     return Sentence(
         f"Paper: as printed in {', '.join(match.sources)}, for {len(matched)} of {len(cells)} cells. {difference}",

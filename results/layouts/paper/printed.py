@@ -1,4 +1,4 @@
-"""A paper's table as the paper prints it: titles, columns of words and of numbers in the order of the table's file."""
+"""A paper's table as printed: titles, text columns and number columns in the order of the table's file."""
 
 import re
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from goalgrid.results.reference.reading import Paper, PrintedColumns, Result, ce
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 
 NAMES = ("Method", "Model")
-"""Titles of the columns of words that name a row."""
+"""Titles of the text columns that name a row."""
 
 
 def printed(source: Paper) -> Table:
-    """Lay out the paper's numbers, or ours in their places: a row for each printed row."""
+    """Lay out the paper's numbers, or ours in the same places, with one row per printed row."""
     content = source.content
     titles = content.words
     named = next((place for place, title in enumerate(titles) if title in NAMES), 0)
@@ -27,12 +27,12 @@ def printed(source: Paper) -> Table:
 
 
 def _title(first: Result) -> str:
-    """What is printed above a block: in GOAL's matrices the model."""
+    """Return the title above a block; in GOAL's matrices, the model."""
     return first.block or (first.model if first.line.pair else "")
 
 
 def _groups(source: Paper, part: PrintedColumns) -> Iterator[Group]:
-    """Neighbouring columns of one direction under its name; a column without a direction for itself."""
+    """Group adjacent columns of one direction under its name; a column without a direction is a group of its own."""
     directions = {"i2t": source.content.i2t, "t2i": source.content.t2i}
     for direction, columns in groupby(part.columns.split(), key=lambda column: column[:3]):
         names = tuple(columns)
@@ -41,7 +41,7 @@ def _groups(source: Paper, part: PrintedColumns) -> Iterator[Group]:
 
 
 def _keys(source: Paper, part: PrintedColumns, column: str) -> dict[str, str]:
-    """What a column is of: where data sets or protocols are side by side, the protocol, too."""
+    """Return a column's metric and triplet weight, and its protocol if the table has several."""
     metric, _, triplet = column.partition(":")
     of = {"metric": metric, "triplet": triplet, "protocol": part.protocol if len(source.content.parts) > 1 else ""}
     return {name: value for name, value in of.items() if value}
@@ -65,7 +65,7 @@ def _row(source: Paper, results: tuple[Result, ...], named: int) -> Row:
 
 
 def model_of(result: Result) -> str:
-    """Return a row's model without its qualifiers: references, places of publication, stars, `ours`.
+    """Return a row's model without references, venues, stars and `ours`.
 
     >>> from goalgrid.results.reference.reading import results_of
     >>> sorted({model_of(result) for result in results_of("selhn-table2")})
@@ -75,7 +75,7 @@ def model_of(result: Result) -> str:
 
 
 def _named(first: Result, titles: tuple[str, ...]) -> tuple[Label, tuple[Label, ...]]:
-    """The name of a row, and its texts in the columns of words."""
+    """Return a row's name, and its entries in the text columns."""
     if first.line.pair:
         name = symbol("P", first.line.pair)
         return name, (name,)

@@ -1,4 +1,4 @@
-"""AOQ: negatives from the whole training split, ranked ahead of training by a trained model. Chen et al., ECCV 2020."""
+"""AOQ: negatives from the whole training split, ranked by a trained model before training. Chen et al., ECCV 2020."""
 
 from goalgrid.grid.settings.components import Component, register
 
@@ -9,6 +9,6 @@ register(
         without="choose another objective",
         excludes=frozenset({"fusion", "replicas"}),
         training_method=f"{__name__}.training_method.OfflineNegatives",
-        about="It needs candidates for negatives: train.ranker = RECIPE, or dataset.candidates = FOLDER.",
+        about="It needs candidate negatives: set train.ranker = RECIPE, or dataset.candidates = FOLDER.",
     )
 )

@@ -1,6 +1,6 @@
-"""Candidates for hard negatives of the whole training split, ranked ahead of training by a trained model. AOQ.
+"""Candidate hard negatives from the whole training split, ranked by a trained model before training. AOQ.
 
-`i2t*.npy` has the captions that are most similar to each image, its own left out; `t2i*.npy` images for each caption.
+`i2t*.npy` has the most similar captions for each image, except its own; `t2i*.npy` the images for each caption.
 """
 
 import hashlib
@@ -21,16 +21,16 @@ from goalgrid.retrieval.splits.pairs import DataError, Split
 from goalgrid.retrieval.splits.problems import array_of
 
 CAPTIONS, IMAGES = 2000, 400
-"""Candidates of an image and of a caption, at most."""
+"""Maximum number of candidates per image and per caption."""
 DEPTH, PER_IMAGE = 300, 5
-"""A draw n below `DEPTH` takes candidate n of an image, and candidate n / `PER_IMAGE` of a caption."""
+"""A random n < `DEPTH` selects candidate n of an image, and candidate n // `PER_IMAGE` of a caption."""
 SCORES = 2**25
-"""Similarities computed at a time."""
+"""Number of similarities computed at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """The candidates of a training split: captions for each image, images for each caption; memory-mapped."""
+    """The candidate negatives of a training split, memory-mapped: captions per image, images per caption."""
 
     captions: Int[np.ndarray, "i k"]
     images: Int[np.ndarray, "t m"]
@@ -39,7 +39,14 @@ class Candidates:
 
     @classmethod
     def open(cls, folder: Path, split: Split, fingerprint: str = "") -> "Candidates":
-        """Open the candidates in a folder, ours or AOQ's; no `fingerprint`: compute that of the files. Or DataError."""
+        """Open the candidates in a folder, in our or AOQ's format.
+
+        Args:
+            fingerprint: of the files; computed if empty.
+
+        Raises:
+            DataError: a file is missing, unreadable, or does not match the split.
+        """
         paths = [_only(folder, name) for name in ("i2t", "t2i")]
         counts = len(split.images), len(split.captions)
         captions, images = _ranked(paths[0], *counts), _ranked(paths[1], *counts[::-1])
@@ -47,7 +54,7 @@ class Candidates:
         for path, of, owner in zip(paths, images_of, (np.arange(len(captions)), split.image_of_text), strict=True):
             if (wrong := (of == owner[:, None]).any(axis=1)).any():
                 row = f"{path}, row {wrong.argmax():,} (from 0)"
-                raise DataError(f"{row}: a candidate is of the row's own image, so it is no negative: another split?")
+                raise DataError(f"{row}: a candidate belongs to the row's own image. Is it from another split?")
         if not fingerprint:
             fingerprint = hashlib.sha256(b"".join(bytes.fromhex(sha256_of(path)) for path in paths)).hexdigest()
         return cls(captions, images, split.image_of_text, fingerprint)
@@ -55,11 +62,11 @@ class Candidates:
     def draw(
         self, owners: Int[np.ndarray, " b"], texts: Int[np.ndarray, " b"], seed: int
     ) -> tuple[Int[np.ndarray, "2 b"], Int[np.ndarray, "2 b"]]:
-        """Draw negatives for these pairs: the same n for both directions of a pair, as in AOQ.
+        """Draw negatives for these pairs, with the same rank n in both directions of a pair, as in AOQ.
 
         Returns:
-            rows of the drawn images, then of the drawn captions' images; rows of the drawn captions, then of a caption
-            of each drawn image.
+            indices of images: the drawn images, and the images of the drawn captions; indices of captions: the drawn
+            captions, and one caption of each drawn image.
         """
         random = np.random.default_rng(seed)
         depth = min(DEPTH, self.captions.shape[1], PER_IMAGE * self.images.shape[1])
@@ -72,7 +79,7 @@ class Candidates:
 
     @cached_property
     def _by_image(self) -> tuple[Int[np.ndarray, " t"], Int[np.ndarray, " i"], Int[np.ndarray, " i"]]:
-        """Return the rows of captions sorted by image; where those of each image begin, and how many there are."""
+        """Return caption indices sorted by image, and each image's start and count in that order."""
         counts = np.bincount(self.image_of_text, minlength=len(self.captions))
         return np.argsort(self.image_of_text, kind="stable"), counts.cumsum() - counts, counts
 
@@ -84,9 +91,9 @@ def rank(
     image_of_text: Int[np.ndarray, " t"],
     beat: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write the missing candidates of a split, block by block; DataError: there is a single image."""
+    """Compute and write missing candidates of a split, block by block; raise DataError for a single image."""
     if len(image) < 2:
-        raise DataError("one image has no negatives: a training split to rank needs two images.")
+        raise DataError("a single image has no negatives: the training split must have at least two images.")
     owners = torch.from_numpy(image_of_text).to(image.device)
     most = int(np.bincount(image_of_text).max())
     every = torch.arange(len(image), device=image.device)
@@ -99,9 +106,9 @@ def rank(
 def _write(
     path: Path, anchors: Tensor, others: Tensor, of: Tensor, owners: Tensor, width: int, beat: Callable[[], None]
 ) -> None:
-    """Write for each anchor the rows of the most similar candidates of other images, the best first.
+    """Write for each anchor the indices of the most similar candidates of other images, best first.
 
-    `of` and `owners` are the images that anchors and candidates belong to.
+    `of` and `owners` are the image indices of anchors and candidates.
     """
     if path.exists():
         return
@@ -120,24 +127,28 @@ def _only(folder: Path, name: str) -> Path:
     files = sorted(folder.glob(f"{name}*.npy"))
     if len(files) != 1:
         there = ", ".join(path.name for path in files) or "none"
-        raise DataError(f"{folder} needs a single file {name}*.npy with candidates for negatives; there: {there}.")
+        raise DataError(f"{folder} must contain exactly one file {name}*.npy with candidate negatives; found: {there}.")
     return files[0]
 
 
 def _ranked(path: Path, rows: int, most: int) -> Int[np.ndarray, "n k"]:
-    """Read the candidates in a file, and check that all are rows of the training split."""
+    """Read the candidates in a file, and check that all are valid indices in the training split."""
     try:
         array = array_of(path)
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read: {error}.") from error
     if array.ndim != 2 or not np.issubdtype(array.dtype, np.integer) or not array.shape[1]:
-        raise DataError(f"{path} holds {array.dtype} of shape {array.shape}: candidates are rows of whole numbers.")
+        raise DataError(
+            f"{path} holds {array.dtype} of shape {array.shape}: candidates must be a 2-D array of integers."
+        )
     if len(array) != rows:
         raise DataError(
-            f"{path} has candidates for {len(array):,} rows; the training split has {rows:,}: another split?"
+            f"{path} has candidates for {len(array):,} rows, the training split has {rows:,}. Is it from another split?"
         )
     least, largest = int(array.min()), int(array.max())
     if least < 0 or largest >= most:
         wrong = largest if largest >= most else least
-        raise DataError(f"{path} names row {wrong:,}; the training split has rows 0 to {most - 1:,}: another split?")
+        raise DataError(
+            f"{path} names row {wrong:,}, the training split has rows 0 to {most - 1:,}. From another split?"
+        )
     return array

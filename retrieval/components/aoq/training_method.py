@@ -1,4 +1,4 @@
-"""What AOQ adds to training: each pair of a batch is compared with negatives from the whole training split."""
+"""AOQ's training method: each pair of a batch is also compared with negatives from the whole training split."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,10 +20,10 @@ from goalgrid.retrieval.splits.pairs import Pairs
 
 
 class OfflineNegatives(TrainingMethod):
-    """Draws negatives for each pair from the candidates that a trained model ranked.
+    """Draws negatives for each pair from candidates ranked by a trained model.
 
-    A batch embeds the images of its pairs, the drawn images, then the images of the drawn captions; and the captions of
-    its pairs, the drawn captions, then captions of the drawn images.
+    The images of a batch are those of its pairs, the drawn images, and the images of the drawn captions; its captions
+    are those of its pairs, the drawn captions, and captions of the drawn images.
     """
 
     name: ClassVar[str] = "offline"
@@ -44,7 +44,7 @@ class OfflineNegatives(TrainingMethod):
 
     @classmethod
     def rehearsal(cls, pairs: Pairs) -> Candidates:
-        """Return a negative for each image and caption, without a ranking model."""
+        """Return one arbitrary negative per image and caption, without a ranking model."""
         split = pairs.train
         others = np.roll(np.arange(len(split.captions), dtype=np.int32), 1)
         captions = np.zeros((len(split.images), 1), dtype=np.int32)
@@ -67,10 +67,10 @@ class OfflineNegatives(TrainingMethod):
         return image[:count], text[:count], values
 
     def scores(self, scorer: Any, image: Embedded, text: Embedded, count: int) -> Float[Tensor, "2 b 2"]:
-        """Score each pair with its offline negatives, then these with one another, by direction.
+        """Score each pair against its offline negatives, and the negatives against each other, per direction.
 
-        AOQ's four: image and drawn caption, drawn image and caption; both drawn; image of the drawn caption and caption
-        of the drawn image.
+        AOQ's four scores: image and drawn caption; drawn image and caption; drawn image and drawn caption; image of the
+        drawn caption and caption of the drawn image.
         """
         pair = torch.arange(count, device=self.device)
         rows = torch.stack([pair, pair + count, pair + count, pair + 2 * count])
@@ -89,22 +89,24 @@ class OfflineNegatives(TrainingMethod):
 
 
 def folder_of(dataset: DatasetSettings, root: Path | None) -> Path:
-    """Return the folder of `dataset.candidates` below the data set's root; UserError: there is none."""
+    """Return the folder `dataset.candidates` below the data set's root; raise UserError if there is none."""
     if root is None or dataset.candidates is None:
         raise UserError(
-            f"data set {dataset.name!r} has no folder, so no dataset.candidates = {dataset.candidates!r} in it."
+            f"data set {dataset.name!r} has no folder, so dataset.candidates = {dataset.candidates!r} cannot be found."
         )
     return root / dataset.candidates
 
 
 def ranked_by(trial: str, pairs: Pairs, around: Around) -> Candidates:
-    """Rank candidates by a finished trial's model, cached with the features; UserError: it cannot rank."""
+    """Rank candidates with a finished trial's model; cache them. Raise UserError if the model cannot rank."""
     mark, embed = around.ranker(trial)
     folder = around.cache / f"negatives-{trial}-{mark[:12]}"
     if not all((folder / name).exists() for name in ("i2t.npy", "t2i.npy")):
         image, text, owners = embed()
         if not (isinstance(image, Tensor) and isinstance(text, Tensor)):
-            raise UserError(f"trial {trial} scores by sets; a ranker gives a vector an image and a caption.")
+            raise UserError(
+                f"trial {trial} scores token sets; a ranker must embed each image and caption as one vector."
+            )
         with torch.inference_mode():
             rank(folder, image, text, owners, around.beat)
     return Candidates.open(folder, pairs.train, mark)

@@ -1,4 +1,4 @@
-"""Meta-SPN: weights of pairs, learnt on half of the validation split. Wei et al., ACM MM 2021; our reading."""
+"""Meta-SPN: pair weights learnt on half of the validation split. Wei et al., ACM MM 2021; our interpretation."""
 
 from goalgrid.grid.settings.components import Component, register
 
@@ -9,6 +9,6 @@ register(
         without="choose another objective",
         excludes=frozenset({"twins", "replicas"}),
         training_method=f"{__name__}.pair_weights.LearntWeights",
-        about="The paper leaves much open: docs/negatives.md says what is ours. Half of the validation split selects.",
+        about="The paper leaves details open: docs/negatives.md. Half of the validation split selects the checkpoint.",
     )
 )

@@ -1,7 +1,7 @@
-"""Weights of positives and negatives that are learnt on a meta batch, in the same loop: our reading of Meta-SPN.
+"""Meta-learnt weights of positives and negatives, trained alongside the model: our interpretation of Meta-SPN.
 
-The paper leaves much open; docs/negatives.md says what is ours. Finite differences, as in DARTS, take the place of a
-second backward pass, which cuDNN's recurrent networks do not have.
+The paper leaves details open; docs/negatives.md lists our choices. Finite differences, as in DARTS, replace the second
+derivative, which cuDNN's recurrent networks do not support.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,13 +22,13 @@ from goalgrid.retrieval.components.training_method import Cost, Request, Trainin
 from goalgrid.retrieval.splits.pairs import DataError, Pairs
 
 HIDDEN, LR, DECAY = 100, 1e-3, 1e-4
-"""Of the networks, as in Meta-Weight-Net."""
+"""Hidden size, learning rate and weight decay of the weight networks, as in Meta-Weight-Net."""
 PERTURBATION = 0.01
-"""Norm of the change of all weights by which a derivative is measured, as in DARTS."""
+"""Norm of the weight perturbation in the finite differences, as in DARTS."""
 
 
 class PairWeightNetwork(nn.Module):
-    """V: the weight of a pair, between 0 and 1, from its similarity and its lead over its counterpart."""
+    """V: maps a pair's similarity, and its difference to its counterpart's, to a weight between 0 and 1."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class PairWeightNetwork(nn.Module):
             )
 
     def forward(self, t: Triplets) -> tuple[Float[Tensor, "*a k"], Float[Tensor, "*a k"]]:
-        """Return the weights of the positive and of the negative of each triplet; the triplets are constants."""
+        """Return the weights of each triplet's positive and negative; no gradient flows to the triplets."""
         s_pos, s_neg = torch.broadcast_tensors(t.s_pos.detach(), t.finite().s_neg.detach())
         lead = s_pos - s_neg
         pairs = torch.stack([s_pos, lead], dim=-1), torch.stack([s_neg, -lead], dim=-1)
@@ -49,9 +49,9 @@ class PairWeightNetwork(nn.Module):
 
 
 class LearntWeights(TrainingMethod):
-    """Learns the weights of pairs ahead of each step, by what a step with them would do to the loss of a meta batch.
+    """Updates the pair weights before each step to reduce the loss of a meta batch after the step.
 
-    The meta batch is of that half of the validation images which chooses no checkpoint.
+    Meta batches come from the half of the validation images that is not used to select the checkpoint.
     """
 
     name: ClassVar[str] = "weights"
@@ -65,8 +65,8 @@ class LearntWeights(TrainingMethod):
         images, texts = pairs.val.first(settings.dataset.val_images)
         if images < 2:
             raise DataError(
-                "meta-spn chooses a checkpoint by half of the validation images, and learns by the other "
-                "half; there is 1 image. Raise dataset.val_images."
+                "meta-spn selects the checkpoint on half of the validation images and learns on the other "
+                "half, but there is only 1 image. Raise dataset.val_images."
             )
         self._meta = torch.from_numpy(texts[pairs.val.image_of_text[texts] >= self.selecting(images)])
         self._held: Triplets | None = None
@@ -93,7 +93,7 @@ class LearntWeights(TrainingMethod):
         self.learn(model, lr, partial(mean_loss, batch), partial(mean_loss, batch.added.meta_batch, plain))
 
     def weigh(self, t: Triplets) -> tuple[Tensor, Tensor]:
-        """Return the weights for a loss: constants, except while they learn."""
+        """Return the weights for a loss; they have gradients only within `learn`."""
         if not self._learning:
             with torch.no_grad():
                 return self.network(t)
@@ -107,10 +107,10 @@ class LearntWeights(TrainingMethod):
         loss: Callable[[], Float[Tensor, ""]],
         meta_loss: Callable[[], Float[Tensor, ""]],
     ) -> None:
-        """Make a step of the weights V by `loss`, the mean of the training batch; the model is as before afterwards.
+        """Update the weights V by one step; `loss` is the mean over the training batch. The model is restored.
 
         With theta' = theta - lr d loss(theta, V) / d theta and v = d meta_loss(theta') / d theta', the derivative of
-        meta_loss(theta') by V is -lr d/dV [loss(theta + eps v, V) - loss(theta - eps v, V)] / (2 eps).
+        meta_loss(theta') with respect to V is -lr d/dV [loss(theta + eps v, V) - loss(theta - eps v, V)] / (2 eps).
         """
         parameters = [weight for weight in model.parameters() if weight.requires_grad]
         buffers = list(model.buffers())
@@ -134,7 +134,7 @@ class LearntWeights(TrainingMethod):
         self.optimizer.step()
 
     def _drawn(self, loss: Callable[[], Tensor]) -> Tensor:
-        """Compute the loss with the same dropout as the model's own step."""
+        """Compute the loss with the same dropout masks as in the model's training step."""
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             return loss()
 
@@ -147,7 +147,7 @@ class LearntWeights(TrainingMethod):
 
 
 def _gradients(loss: Tensor, of: Sequence[Tensor]) -> list[Tensor]:
-    """Return the derivatives of a loss; 0 by tensors that it does not depend on."""
+    """Return the gradients of a loss; 0 for tensors that it does not depend on."""
     derivatives = torch.autograd.grad(loss, list(of), allow_unused=True)
     return [torch.zeros_like(one) if part is None else part for one, part in zip(of, derivatives, strict=True)]
 

@@ -1,4 +1,4 @@
-"""NCR: how probably each training pair is clean, estimated from its loss. Huang et al., NeurIPS 2021."""
+"""NCR: the probability that a training pair is clean, estimated from its loss. Huang et al., NeurIPS 2021."""
 
 from goalgrid.grid.settings.components import Component, Logged, register
 
@@ -11,11 +11,11 @@ register(
         warms_up=True,
         libraries=frozenset({"scikit-learn"}),
         logged={
-            "clean": Logged("mean estimated probability of a training pair to be clean", "probability"),
+            "clean": Logged("mean estimated probability that a training pair is clean", "probability"),
             "clean_auc": Logged(
-                "share of pairs (matched, mismatched by dataset.noise) that this probability orders", "share"
+                "AUC of this probability for matched pairs against pairs mismatched by dataset.noise", "share"
             ),
         },
-        about="A training estimates clean probabilities epoch by epoch from the losses of the pairs.",
+        about="After each epoch, the probability that a pair is clean is estimated from the losses of all pairs.",
     )
 )

@@ -1,4 +1,4 @@
-"""The probability of each training pair to be clean, estimated from its loss: mismatches are learnt later. NCR."""
+"""The probability that a training pair is clean, estimated from its loss: mismatches are learnt later. NCR."""
 
 import math
 import warnings
@@ -18,13 +18,13 @@ from goalgrid.retrieval.components.training_method import NOTHING, Request, Trai
 from goalgrid.retrieval.splits.pairs import Pairs
 
 SPREAD = 5e-4
-"""Added to the variances of the mixture, of losses between 0 and 1: NCR's `reg_covar`."""
+"""Added to the variances of the mixture; losses are scaled to [0, 1]. NCR's `reg_covar`."""
 
 
 class CleanProbabilities(TrainingMethod):
-    """Collects the losses of all pairs in an epoch, and estimates from them what the next epoch reads.
+    """Collects the losses of all pairs in an epoch to estimate the clean probabilities for the next epoch.
 
-    A single network reads its own estimate; of twins, each reads the other's (NCR's co-teaching).
+    A single network uses its own estimate; each of two twins uses the other's (NCR's co-teaching).
     """
 
     name: ClassVar[str] = "clean"
@@ -37,16 +37,16 @@ class CleanProbabilities(TrainingMethod):
         self.mixture = str(settings.objective.parameters.get("mixture", "quartiles"))
         self.warmup = settings.train.warmup_epochs
         self.values = torch.ones(2 if settings.model.networks == "twins" else 1, len(pairs.train.captions))
-        """Probability of each pair to be clean, as each network reads it; in host memory."""
+        """Probability that each pair is clean, per network; in host memory."""
         self.known = False
-        """Whether an epoch has been estimated."""
+        """Whether an estimate exists."""
         self.epoch = 0
-        """The epoch of the losses."""
+        """The epoch in which the losses were collected."""
         self._losses: list[list[Tensor]] = [[] for _ in self.values]
         self._texts = torch.arange(self.values.shape[1])
-        """The captions of this epoch, in the order of the data."""
+        """Indices of this epoch's captions, in ascending order."""
         self._read: Float[Tensor, "networks t"] | None = None
-        """What the batches of this epoch read; None while the training warms up: all pairs are taken for clean."""
+        """Probabilities used in this epoch; None during warm-up, when all pairs are treated as clean."""
 
     def begin(self, epoch: int, order: Callable[[int], Int[Tensor, " n"]]) -> None:
         if epoch != self.epoch and self._losses[0]:
@@ -69,7 +69,7 @@ class CleanProbabilities(TrainingMethod):
         self._losses[network].append(pair_losses(sim, margin=self.margin))
 
     def report(self) -> dict[str, float]:
-        """Return the mean over the epoch's pairs; if mismatches are known, also the AUC of the probabilities."""
+        """Return the mean probability of the epoch's pairs, and its AUC if the mismatches are known."""
         if not self.known:
             return {}
         values = self.values[:, self._texts]
@@ -92,11 +92,13 @@ class CleanProbabilities(TrainingMethod):
 def clean_probability(
     losses: Float[np.ndarray, " n"], seed: int = 0, start: str = "quartiles"
 ) -> Float[np.ndarray, " n"]:
-    """Return for each loss the posterior of the component with the smaller mean, of a mixture of two Gaussians.
+    """Fit a mixture of two Gaussians to the losses; return the posterior of the component with the smaller mean.
 
-    Losses are scaled to [0, 1] first, as in NCR. Losses that are all alike are of clean pairs. It starts by
-    "quartiles", the same whatever the seed, and is fitted until the mean log-likelihood is still; or by "k-means" from
-    seeded centres, stopped early, as in NCR's code.
+    Losses are first scaled to [0, 1], as in NCR. If all losses are equal, all pairs are taken as clean.
+
+    Args:
+        start: initialisation. "quartiles" is independent of the seed, and the fit runs to convergence; "k-means"
+            starts from seeded centres and stops early, as in NCR's code.
     """
     optional_dependencies.require("an estimate of clean probabilities", "scikit-learn")
     from sklearn.exceptions import ConvergenceWarning  # a second; no other training needs it

@@ -1,4 +1,4 @@
-"""Twins: two networks in one model, as NCR's co-teaching has them. Huang et al., NeurIPS 2021."""
+"""Twins: two networks in one model, as in NCR's co-teaching. Huang et al., NeurIPS 2021."""
 
 from goalgrid.grid.settings.components import Component, register
 

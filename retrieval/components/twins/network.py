@@ -1,4 +1,4 @@
-"""Two networks in one model, as NCR's co-teaching has them: here on the same batches. Their scores are averaged."""
+"""Two networks in one model, as in NCR's co-teaching, trained on the same batches. Their scores are averaged."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,9 +12,9 @@ from goalgrid.retrieval.scorers.sets import Embedded, TokenSets
 
 
 class Twins(DualEncoder):
-    """Two `Vse` with different first weights: the seed of the second is one more.
+    """Two `DualEncoder` networks with different initial weights: the second uses the next seed.
 
-    What it embeds holds the vectors of both side by side, so that a product of them is the mean of both products.
+    Its embeddings concatenate those of both networks, so that their product is the mean of both products.
     """
 
     def __init__(self, *options: Any, seed: int, **named: Any) -> None:
@@ -61,7 +61,7 @@ class Twins(DualEncoder):
 
 
 def _beside(parts: list[Embedded]) -> Embedded:
-    """The vectors of two networks in one, scaled so that unit vectors give a unit vector."""
+    """Concatenate the vectors of two networks, scaled so that unit vectors give a unit vector."""
     first, second = parts
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         return torch.cat([first, second], dim=1) / 2**0.5

@@ -1,4 +1,4 @@
-"""CE and MMT on MSR-VTT: retrieval of videos, of which experts made features. Liu et al., Gabeur et al."""
+"""CE and MMT on MSR-VTT: video retrieval from features of experts. Liu et al., BMVC 2019; Gabeur et al., ECCV 2020."""
 
 from typing import TYPE_CHECKING
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 
 SETTINGS = (settings.VideoSettings, settings.ExpertTextSettings, settings.MixtureSettings)
-"""Of its image encoders, its text encoder and its scorer."""
+"""Settings classes of the video encoders, the text encoder and the scorer."""
 
 
 def _fits(model: "ModelSettings") -> str:
     if not all(isinstance(chosen, SETTINGS) for chosen in (model.image, model.text, model.scorer)):
-        return "image.encoder = ce or mmt, text.encoder = gated and scorer.kind = mixture go together"
+        return "image.encoder = ce or mmt, text.encoder = gated and scorer.kind = mixture must be used together"
     count = getattr(model.text, "experts", 0)
     if len(model.image.reads) != count:
-        return f"text.experts = {count}, and image.experts names {len(model.image.reads)}"
+        return f"text.experts = {count}, but image.experts has {len(model.image.reads)}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""From published features of experts to the layout that is read: CE's pickles, MMT's h5 files, or a file a video."""
+"""Conversion of published expert features to our layout: CE's pickles, MMT's h5 files, or one file per video."""
 
 import pickle
 from collections import OrderedDict
@@ -20,20 +20,20 @@ from goalgrid.retrieval.components.video.expert_files import FEATURES, TIMES, VI
 from goalgrid.retrieval.splits.pairs import DataError
 
 SECONDS = {"rgb": 0.2, "scene": 1.0}
-"""Seconds between vectors of MMT's experts whose files give no times."""
+"""Seconds between vectors, for MMT's experts whose files contain no times."""
 TIMED = ("s3d", "vggish")
-"""MMT's experts whose files give times."""
+"""MMT's experts whose files contain times."""
 
 
 class Seen(NamedTuple):
-    """What an expert saw in a video; no vectors if it saw nothing."""
+    """The vectors of an expert for a video; empty if the expert detected nothing."""
 
     expert: str
     video: str
     vectors: np.ndarray
     times: np.ndarray | None
     place: str
-    """For messages."""
+    """The source file, for messages."""
 
 
 _NUMPY = {
@@ -41,11 +41,11 @@ _NUMPY = {
     ("numpy._core.multiarray", "scalar"),
     ("numpy._core.numeric", "_frombuffer"),
 }
-"""What a pickle calls to make arrays and numbers; before NumPy 2 the package was `numpy.core`."""
+"""Functions that pickled arrays and numbers call; before NumPy 2 the package was `numpy.core`."""
 
 
 class _Arrays(pickle.Unpickler):
-    """Builds containers, numbers and arrays; refuses all else that a pickle may name or call."""
+    """Unpickles containers, numbers and arrays; refuses everything else that a pickle may name or call."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module == "numpy" and name in ("ndarray", "dtype"):
@@ -56,20 +56,23 @@ class _Arrays(pickle.Unpickler):
             return OrderedDict
         if (module, name) == ("_codecs", "encode"):  # how Python 3 writes the bytes of an array by Python 2's protocol
             return _encoded
-        raise pickle.UnpicklingError(f"it names {module}.{name}, which does not belong in an array; it was not run")
+        raise pickle.UnpicklingError(f"it refers to {module}.{name}, which arrays do not need; the code was not run")
 
 
 def _encoded(text: str, encoding: str) -> bytes:
     if encoding != "latin1":
-        raise pickle.UnpicklingError(f"it encodes text as {encoding}, which no array does")
+        raise pickle.UnpicklingError(f"it encodes text as {encoding}, which arrays never do")
     return text.encode("latin1")
 
 
 def convert(sources: Sequence[str], root: Path, progress: Callable[[str], None] = lambda what: None) -> dict[str, int]:
-    """Write the features of these sources below a root; returns how many videos have vectors, by expert.
+    """Write the features of these sources below a root; return the number of videos with vectors, by expert.
 
-    A source is EXPERT=PATH of a pickle or of a folder with a .npy or .npz a video; or a folder with MMT's h5 files.
-    DataError: a source cannot be read, holds something else, or its vectors differ in width.
+    Args:
+        sources: EXPERT=PATH of a pickle or of a folder with one .npy or .npz per video; or a folder of MMT's h5 files.
+
+    Raises:
+        DataError: a source cannot be read, is in another format, or its vectors differ in width.
     """
     with ExitStack() as stack:
         writers: dict[str, _Writer] = {}
@@ -87,7 +90,7 @@ def convert(sources: Sequence[str], root: Path, progress: Callable[[str], None] 
 
 
 class _Writer:
-    """Collects the vectors of an expert in a file without a name, on the disk of the files that they become."""
+    """Collects the vectors of an expert in an unnamed temporary file, on the target disk."""
 
     def __init__(self, folder: Path, file: IO[bytes]) -> None:
         self.folder, self.file = folder, file
@@ -100,7 +103,7 @@ class _Writer:
         vectors = seen.vectors
         if seen.video in self.videos:
             raise DataError(
-                f"{seen.place}: expert {seen.expert!r} has video {seen.video!r} twice. Give each source once."
+                f"{seen.place}: expert {seen.expert!r} has video {seen.video!r} twice. Give each source only once."
             )
         if not len(vectors):
             self.videos[seen.video] = 0
@@ -111,10 +114,12 @@ class _Writer:
         if vectors.shape[1] != self.width:
             raise DataError(
                 f"{seen.place}: expert {seen.expert!r} has vectors of {vectors.shape[1]:,} values for {seen.video!r}, "
-                f"and of {self.width:,} for {self.first!r}. Take all videos of one extraction."
+                f"but of {self.width:,} for {self.first!r}. Use features from a single extraction."
             )
         if not np.isfinite(vectors).all():
-            raise DataError(f"{seen.place}: expert {seen.expert!r} has NaN or infinity in a vector of {seen.video!r}.")
+            raise DataError(
+                f"{seen.place}: expert {seen.expert!r} has NaN or infinity in the vectors of {seen.video!r}."
+            )
         self.videos[seen.video] = len(vectors)
         self.file.write(np.ascontiguousarray(vectors, self.kind).data)
         self.times.append(np.full(len(vectors), -1.0) if seen.times is None else seen.times)
@@ -140,15 +145,15 @@ def _read(source: str) -> Iterator[Seen]:
         folder = user_path(source)
         if next(folder.rglob("*.h5"), None) is None:
             raise DataError(
-                f"{source}: neither EXPERT=PATH nor a folder with .h5 files. Name the expert of a pickle or a folder "
-                "with a file a video: face=DIR/face.pickle."
+                f"{source}: neither EXPERT=PATH nor a folder with .h5 files. Name the expert of a pickle, or of a "
+                "folder with one file per video: face=DIR/face.pickle."
             )
         yield from _of_h5(folder)
         return
     try:
         check_name(name)
     except ValueError as error:
-        raise DataError(f"{source}: expert {name!r} is to be the name of a folder: {error}.") from error
+        raise DataError(f"{source}: expert {name!r} must be a valid folder name: {error}.") from error
     path = user_path(text)
     if path.is_dir():
         yield from _of_folder(name, path)
@@ -156,18 +161,18 @@ def _read(source: str) -> Iterator[Seen]:
         yield from _of_pickle(name, path)
     else:
         what = "no such file" if not path.exists() else "neither a folder nor a pickle"
-        raise DataError(f"{source}: {what}. Known: .pickle, .pkl, or a folder with a .npy or .npz a video.")
+        raise DataError(f"{source}: {what}. Known: .pickle, .pkl, or a folder with one .npy or .npz per video.")
 
 
 def _of_pickle(expert: str, path: Path) -> Iterator[Seen]:
-    """CE's pickle: a dict from video to a vector (D) or vectors (T, D), or to NaN where the expert saw nothing."""
+    """Read CE's pickle: a dict from video to a vector (D) or vectors (T, D); NaN if the expert detected nothing."""
     try:
         with path.open("rb") as file:
             content = _Arrays(file, encoding="latin1").load()
     except Exception as error:  # of bytes that are no pickle, its reader raises whatever it meets
         raise DataError(f"{path} cannot be read: {str(error).rstrip('.')}.") from error
     if not isinstance(content, dict):
-        raise DataError(f"{path} holds a {type(content).__name__}; CE's features are a dict from video to array.")
+        raise DataError(f"{path} holds a {type(content).__name__}; CE's features must be a dict from video to array.")
     for video, value in content.items():
         array = np.asarray(value)
         number = array.dtype.kind in "fiu"
@@ -177,7 +182,7 @@ def _of_pickle(expert: str, path: Path) -> Iterator[Seen]:
 
 
 def _of_folder(expert: str, folder: Path) -> Iterator[Seen]:
-    """A file for each video: a .npy (D) or (T, D), or an .npz with `features` and `times` (T) or (T, 2)."""
+    """Read one file per video: .npy (D) or (T, D), or .npz with `features` and optional `times` (T) or (T, 2)."""
     files = sorted(path for path in folder.iterdir() if path.suffix in (".npy", ".npz"))
     if not files:
         raise DataError(f"{folder}: no .npy or .npz file.")
@@ -189,7 +194,7 @@ def _of_folder(expert: str, folder: Path) -> Iterator[Seen]:
         except (OSError, EOFError, BadZipFile) as error:
             raise DataError(f"{path} cannot be read: {error}.") from error
         except ValueError as error:  # NumPy's words advise to run the file's pickle
-            raise DataError(f"{path} cannot be read: it is no NumPy file of numbers.") from error
+            raise DataError(f"{path} cannot be read: it is not a NumPy file of numbers.") from error
         if isinstance(whole, dict) and "features" not in whole:
             raise DataError(f"{path} has no array 'features'; its arrays: {', '.join(whole) or 'none'}.")
         vectors, times = (whole["features"], whole.get("times")) if isinstance(whole, dict) else (whole, None)
@@ -197,7 +202,7 @@ def _of_folder(expert: str, folder: Path) -> Iterator[Seen]:
 
 
 def _of_h5(folder: Path) -> Iterator[Seen]:
-    """MMT's: a file for each video, with `features.<expert>` (T, D) and `features_t.<expert>` (T, 2) in seconds."""
+    """Read MMT's files, one per video: `features.<expert>` (T, D), and `features_t.<expert>` (T, 2) in seconds."""
     optional_dependencies.require("reading MMT's h5 files", "h5py")
     import h5py
 
@@ -219,7 +224,7 @@ def _of_h5(folder: Path) -> Iterator[Seen]:
 
 
 def _seen(expert: str, video: str, vectors: np.ndarray, times: np.ndarray | None, place: str) -> Seen:
-    """Check the vectors of a video, and bring them to one form: vectors (T, D), times (T), the middle of each span."""
+    """Check and normalise the vectors of a video: vectors (T, D); times (T), the middle of each span."""
     if vectors.ndim == 1 and vectors.size:
         vectors = vectors[None]
     if vectors.size == 0 or (np.issubdtype(vectors.dtype, np.floating) and np.isnan(vectors).all()):
@@ -231,6 +236,6 @@ def _seen(expert: str, video: str, vectors: np.ndarray, times: np.ndarray | None
         times = np.asarray(times, np.float64)
         times = np.where((times < 0).any(-1), -1.0, times.mean(-1)) if times.ndim == 2 else times
         if times.shape != (len(vectors),):
-            raise DataError(f"{place}: {len(vectors)} vectors of {video!r} and times of the shape {times.shape}.")
+            raise DataError(f"{place}: {video!r} has {len(vectors)} vectors, but times of shape {times.shape}.")
         times = np.where(np.isfinite(times), times, -1.0)
     return Seen(expert, video, vectors, times, place)

@@ -1,4 +1,4 @@
-"""Videos on the disk: captions of MSR-VTT with features of experts. This module loads no torch."""
+"""Videos on disk: MSR-VTT's captions with features of experts. This module does not import torch."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ FORMAT = "features of videos by experts"
 
 
 def of_root(root: Path, official: Dataset, progress: CheckProgress) -> Part:
-    """The videos under a root with all their experts; and by expert, the number of videos in which it saw nothing."""
+    """Check the videos below a root with all their experts, and count the videos in which each expert saw nothing."""
     part = Part(FORMAT, root, noun="video")
     places = msr_vtt.places(root, part.problems)
     if places is None:
@@ -41,7 +41,7 @@ def of_root(root: Path, official: Dataset, progress: CheckProgress) -> Part:
     videos = {split: listing.images for split, listing in listings.items()}
     part.problems += expert_files.lacking(experts, videos)
     if msr_vtt.JSFUSION in official.test_splits and not set(videos["val"]) - set(videos["train"]):
-        part.notes["val"] += "; its videos also train, as in MMT"
+        part.notes["val"] += "; its videos are also used for training, as in MMT"
         del videos["val"]
     part.problems += overlaps(videos, str(captions), "video").values()
     return part
@@ -63,7 +63,7 @@ def _check(root: Path, reads: Sequence[ExpertRead]) -> None:
 
 
 def _load(root: Path, test_splits: Sequence[str], reads: Sequence[ExpertRead]) -> Pairs:
-    """Open the videos under a root with the captions of MSR-VTT; DataError: they cannot be read, or do not fit."""
+    """Open the videos and MSR-VTT captions below a root; raise DataError if they are unreadable or do not match."""
     from goalgrid.retrieval.components.video.videos import Videos
 
     (folder, captions), problems = msr_vtt.present(root), list[Problem]()
@@ -110,4 +110,4 @@ VIDEOS = Form(
     summed=_summed,
     faults=of_root,
 )
-"""Videos by the features of their experts, with captions as MSR-VTT has them."""
+"""Videos given by features of experts, with captions in MSR-VTT's format."""

@@ -1,4 +1,4 @@
-"""Captions and splits of MSR-VTT: MSRVTT_data.json, split lists as CE has them, and the 1k-A test of JSFusion."""
+"""Captions and splits of MSR-VTT: MSRVTT_data.json, CE's split lists, and JSFusion's 1k-A test split."""
 
 import csv
 from collections.abc import Container, Sequence
@@ -15,7 +15,7 @@ TEST_1K_A = "MSRVTT_JSFUSION_test.csv"
 TRAIN_1K_A = ("MSRVTT_train.9k.csv", "train_list_jsfusion.txt")
 SPLIT_NAMES = {"validate": "val", **split_files.NAMES}
 JSFUSION = "jsfusion"
-"""The name of the test split of 1k-A in `test_splits` of a data set."""
+"""Name of the 1k-A test split in a data set's `test_splits`."""
 LAYOUT = '{"videos": [{"video_id", "split"}], "sentences": [{"video_id", "caption"}]}'
 
 
@@ -24,7 +24,7 @@ def find(root: Path) -> Path | None:
 
 
 def places(root: Path, problems: list[Problem]) -> tuple[Path, Path] | None:
-    """The folder of the experts and the file of captions under a root; None, and reported, where one is missing."""
+    """Find the experts' folder and the captions file below a root; if one is missing, report it and return None."""
     folder, captions = expert_files.find(root), find(root)
     if folder is None:
         what = f"has no experts/*/{expert_files.FEATURES}, the features of its videos"
@@ -37,7 +37,7 @@ def places(root: Path, problems: list[Problem]) -> tuple[Path, Path] | None:
 
 
 def present(root: Path) -> tuple[Path, Path]:
-    """As `places`; DataError: one is missing."""
+    """Find the experts' folder and the captions file below a root; raise DataError if one is missing."""
     problems: list[Problem] = []
     both = places(root, problems)
     refuse(problems, str(root))
@@ -46,15 +46,16 @@ def present(root: Path) -> tuple[Path, Path]:
 
 
 def files(path: Path) -> list[Path]:
-    """The files that are read, whether they are there or not."""
+    """Return all files that may be read, whether they exist or not."""
     lists = [path.parent / f"{split}_list_full.txt" for split in ("train", "val", "test")]
     return [path, path.with_name(TEST_1K_A), *(path.with_name(name) for name in TRAIN_1K_A), *lists]
 
 
 def splits(path: Path, test_splits: Sequence[str], problems: list[Problem]) -> dict[str, Listing[list[str]]]:
-    """Train, val and test; videos without a caption are reported.
+    """Read the train, val and test splits; report videos without captions.
 
-    In 1k-A, all videos that do not test train; so do the validation videos of the full split, as in MMT.
+    In 1k-A, all videos outside the test split are used for training, including the validation videos of the full split,
+    as in MMT.
     """
     captions, by_json = _captions(path, problems)
     lists, tested = _lists(path, by_json, problems), dict[str, list[str]]()
@@ -66,23 +67,25 @@ def splits(path: Path, test_splits: Sequence[str], problems: list[Problem]) -> d
     listed = {name for names in (*by_json.values(), *lists.values()) for name in names}
     if others := [name for name in captions if name not in listed]:
         lost = counted(sum(len(captions[name]) for name in others), "caption")
-        what = f"{lost} of {counted(len(others), 'video')} that no split lists: {shortened(others)}"
-        problems.append(Problem(str(path), what, "Add these videos to its list of videos; they are left out.", "note"))
+        what = f"{lost} of {counted(len(others), 'video')} in no split: {shortened(others)}"
+        problems.append(
+            Problem(str(path), what, "They are ignored; to use them, add the videos to its list of videos.", "note")
+        )
     for split, names in lists.items():
         texts = tested if split == "test" and tested else captions
         silent = [name for name in names if not texts.get(name)]
         if silent:
             what = f"{counted(len(silent), 'video')} of the {split} split without a caption: {shortened(silent)}"
-            problems.append(Problem(str(path), what, "Add their sentences, or take them out of the split."))
+            problems.append(Problem(str(path), what, "Add captions for them, or remove them from the split."))
         if twice := repeated(names):
             what = f"{counted(len(twice), 'video')} of the {split} split given more than once: {shortened(twice)}"
-            problems.append(Problem(str(path), what, "Name each video once; a copy shares the ranks of the first."))
+            problems.append(Problem(str(path), what, "List each video only once."))
         listings[split] = Listing.of(names, [texts.get(name, []) for name in names])
     return listings
 
 
 def _captions(path: Path, problems: list[Problem]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Captions by video, without captions that have no letter (CE leaves these out too); and the videos by split."""
+    """Read the non-empty captions by video (CE skips empty ones, too), and the videos by split."""
     content = json_of(path, dict, LAYOUT, problems)
     captions: dict[str, list[str]] = {}
     by_split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
@@ -103,7 +106,7 @@ def _captions(path: Path, problems: list[Problem]) -> tuple[dict[str, list[str]]
 
 
 def _lists(path: Path, by_json: dict[str, list[str]], problems: list[Problem]) -> dict[str, list[str]]:
-    """The full split: by CE's lists where they lie beside the captions, else by the JSON."""
+    """Return the full split, from CE's lists if they are next to the captions, else from the JSON."""
     files = {split: path.with_name(f"{split}_list_full.txt") for split in by_json}
     return {
         split: [line.strip() for line in _lines(file, problems)] if file.exists() else by_json[split]
@@ -113,7 +116,7 @@ def _lists(path: Path, by_json: dict[str, list[str]], problems: list[Problem]) -
 
 def _tested(path: Path, problems: list[Problem]) -> dict[str, list[str]]:
     if not path.exists():
-        what = "is missing: the test of 1k-A, a row for each video with its caption"
+        what = "is missing: the 1k-A test split, one row per video with its caption"
         problems.append(Problem(str(path), what, "Where to get it: goalgrid data where msr-vtt-1k-a."))
         return {}
     rows = rows_of(path, ("video_id", "sentence"), problems)
@@ -121,7 +124,7 @@ def _tested(path: Path, problems: list[Problem]) -> dict[str, list[str]]:
 
 
 def _trained(path: Path, by_json: dict[str, list[str]], tested: Container[str], problems: list[Problem]) -> list[str]:
-    """The training videos of 1k-A: those of the first list that is there, otherwise all but the test videos."""
+    """Return the training videos of 1k-A from the first list that exists, else all except the test videos."""
     for name in TRAIN_1K_A:
         file = path.with_name(name)
         if file.exists():
@@ -131,4 +134,4 @@ def _trained(path: Path, by_json: dict[str, list[str]], tested: Container[str], 
 
 
 def _lines(path: Path, problems: list[Problem]) -> list[str]:
-    return [line for line in lines_of(path, "a video a line", problems) if line.strip()]
+    return [line for line in lines_of(path, "one video per line", problems) if line.strip()]

@@ -1,4 +1,4 @@
-"""The networks of CE and MMT: vectors of a video and of its caption for each expert, and the score of their mixture."""
+"""Networks of CE and MMT: one vector per expert for videos and captions, and the mixture score."""
 
 import math
 
@@ -16,14 +16,14 @@ from goalgrid.retrieval.scorers.cross_attention import SetScorer
 from goalgrid.retrieval.scorers.sets import TokenSets
 
 FEW = 1e-11
-"""Added to the number of experts that saw something, as in the code of CE."""
+"""Added to the number of available experts, as in CE's code."""
 
 
 class CollaborativeExperts(nn.Module):
-    """CE: every expert's vector to unit length in one space, then the gates, in the order of the experts' names.
+    """CE: projects each expert's vector to one space, at unit length, then applies gates in alphabetical order.
 
-    A gated vector takes the place of the ungated one at once, so the experts after it see it gated. An expert that saw
-    nothing is a vector of zeros, which passes all layers and batch norms; it counts in no mean and in no score.
+    A gated vector replaces the ungated one immediately, so later experts see it gated. A missing expert is a vector of
+    zeros, which passes through all layers and batch norms, but is excluded from all means and scores.
     """
 
     def __init__(self, settings: CeSettings, shape: tuple[int, ...], dim: int, places: Places) -> None:
@@ -50,7 +50,7 @@ class CollaborativeExperts(nn.Module):
     def collaborate(self, experts: Float[Tensor, "m b d"], present: Float[Tensor, "b m"]) -> Float[Tensor, "b m d"]:
         """e_i <- L2(e_i * sigmoid(BN(T_i) + BN'(W e_i))), with T_i the mean of g(e_i, e_j) over experts j.
 
-        Only experts that saw something are in the mean; that of an expert which saw nothing is 0.
+        The mean covers only available experts; it is 0 for a missing expert.
         """
         vectors = list(experts)
         counted = present.sum(1) + FEW
@@ -62,9 +62,9 @@ class CollaborativeExperts(nn.Module):
 
 
 class Relate(nn.Module):
-    """g(a, b): a linear layer of both, then twice batch norm, Mish and a linear layer.
+    """g(a, b): a linear layer on both, then two times batch norm, Mish and a linear layer.
 
-    The code of CE calls g for one pair of experts at a time, so its batch norms see one pair, as `PairNorm` does.
+    CE's code calls g for one pair of experts at a time, so batch statistics are per pair; `PairNorm` reproduces this.
     """
 
     def __init__(self, dim: int) -> None:
@@ -82,7 +82,7 @@ class Relate(nn.Module):
 
 
 class PairNorm(nn.BatchNorm1d):
-    """Batch norm of several batches in one call, each by its own statistics, as if called with one after another."""
+    """Batch norm for several batches in one call, with separate statistics, as if called once per batch."""
 
     def forward(self, batches: Float[Tensor, "m b d"]) -> Float[Tensor, "m b d"]:
         if not self.training:
@@ -121,16 +121,16 @@ class Gate(nn.Module):
 
 
 PLACES = 32
-"""Embeddings of time: 0: the whole video; 1: an unknown time; then one for each second, the last for all later."""
+"""Number of time embeddings: 0 for the whole video, 1 for unknown time, then one per second; the last for all later."""
 EPS = 1e-12
-"""BERT's, in its layer norms."""
+"""Epsilon of the layer norms, as in BERT."""
 
 
 class MultiModalTransformer(nn.Module):
-    """MMT: a vector for each expert, the transformer's output at the expert's first place.
+    """MMT: one vector per expert, the transformer's output at the expert's first position.
 
-    The sequence is a vector of zeros and, for each expert, the largest values of all its vectors, then its tokens.
-    Nothing attends to an expert that saw nothing, but the output at its first place counts in the score.
+    The sequence is a vector of zeros, then for each expert the maximum over its vectors followed by its tokens. Missing
+    experts are masked in the attention, but the output at their first position still counts in the score.
     """
 
     def __init__(self, settings: MmtSettings, shape: tuple[int, ...], dim: int, places: Places) -> None:
@@ -164,7 +164,7 @@ class MultiModalTransformer(nn.Module):
 
 
 def place_of(times: Float[Tensor, "*b"]) -> Int[Tensor, "*b"]:
-    """The embedding of a second: that of the time rounded down, after those of no time; 1 where it is unknown.
+    """Return the index of the time embedding: 2 + floor(seconds), at most `PLACES` - 1; 1 if unknown.
 
     >>> place_of(torch.tensor([-1.0, 0.0, 0.9, 1.5, 100.0])).tolist()
     [1, 2, 2, 3, 31]
@@ -173,7 +173,7 @@ def place_of(times: Float[Tensor, "*b"]) -> Int[Tensor, "*b"]:
 
 
 class MmtLayer(nn.Module):
-    """A layer of BERT: attention, then two linear layers, each added to its input and then normalised."""
+    """A BERT layer: attention, then an MLP, each with a residual connection followed by layer norm."""
 
     def __init__(self, settings: MmtSettings, dim: int) -> None:
         super().__init__()
@@ -195,10 +195,10 @@ class MmtLayer(nn.Module):
 
 
 class NetVlad(nn.Module):
-    """V_k = sum over n of a_nk (x_n - c_k), a the softmax of batch-normalised products, each V_k and all to length 1.
+    """V_k = sum_n a_nk (x_n - c_k), with a the softmax of batch-normalised products; V_k, then V, have unit length.
 
-    Ghost clusters take part in the softmax and are left out. Every token takes part, the zeros that fill a video up,
-    too, as in the code of CE: so a video must always be filled up to the same number of tokens.
+    Ghost clusters are included in the softmax but not in the output. Zero padding is not masked, as in CE's code, so
+    videos must always be padded to the same number of tokens.
     """
 
     def __init__(self, clusters: int, ghosts: int, width: int) -> None:
@@ -209,7 +209,7 @@ class NetVlad(nn.Module):
         self.centres = nn.Parameter(torch.randn(1, width, clusters) / math.sqrt(width))
 
     def forward(self, tokens: Float[Tensor, "b n d"]) -> Float[Tensor, "b dk"]:
-        """The residuals, d-major: value d * K + k is that of cluster k."""
+        """Return the flattened residuals; value d * K + k is dimension d of cluster k."""
         shares = self.norm((tokens @ self.assign).flatten(0, 1)).softmax(-1).unflatten(0, tokens.shape[:2])
         shares = shares[..., : self.clusters]
         residuals = tokens.transpose(1, 2) @ shares - shares.sum(1, keepdim=True) * self.centres
@@ -229,9 +229,9 @@ class GatedUnit(nn.Module):
 
 
 class ExpertTexts(nn.Module):
-    """A gated vector for each expert, and the share of each expert in the score. CE, MMT.
+    """Text encoder of CE and MMT: one gated vector per expert, and the weight of each expert in the score.
 
-    A caption is what NetVLAD makes of its states, filled up to a fixed number, or the state of its first token.
+    A caption is represented by NetVLAD over its states, padded to a fixed number, or by the state of its first token.
     """
 
     def __init__(self, settings: ExpertTextSettings, words: int, dim: int, places: Places) -> None:
@@ -249,7 +249,7 @@ class ExpertTexts(nn.Module):
         self.weigh = nn.Linear(width, settings.experts)
 
     def forward(self, ids: Tensor, lengths: Int[Tensor, " b"]) -> TokenSets:
-        """From indices (b, n), or from the states (b, n, k) that a frozen network gave before."""
+        """Encode token indices (b, n), or cached states (b, n, k) of a frozen network."""
         states = ids.float() if self.backbone is None else features_of(self.backbone, "states", ids, lengths)
         if self.pool is None:
             caption = states[:, 0]
@@ -262,14 +262,14 @@ class ExpertTexts(nn.Module):
 
 
 LEAST = 1e-11
-"""Least sum of weights that scores are divided by: a video in which no expert saw anything scores 0."""
+"""Minimum sum of weights to divide by: a video without any available expert scores 0."""
 
 
 class Mixture(SetScorer):
-    """s = sum of w_m a_m <v_m, t_m> / sum of w_m a_m: w the caption's weights, a which experts saw something.
+    """s = sum_m w_m a_m <v_m, t_m> / sum_m w_m a_m, with caption weights w and availability a of experts.
 
-    `whole` of a video is a (m), of a caption w (m). Both sums are products of two matrices, so all scores are computed
-    with a graph. Ties are ranked as the code of CE and MMT ranks them.
+    `whole` contains a (m) for a video, and w (m) for a caption. Both sums are matrix products, so gradients for all
+    scores are affordable. Ties are ranked as in the code of CE and MMT.
     """
 
     by_pair = False
@@ -284,7 +284,7 @@ class Mixture(SetScorer):
 
 
 def _parts(sets: TokenSets) -> tuple[Float[Tensor, "b md"], Float[Tensor, "b m"]]:
-    """The vectors of all experts times their weights, one after another; and the weights."""
+    """Return the concatenated vectors of all experts times their weights; and the weights."""
     sets = sets.full()
     assert sets.whole is not None
     return (sets.vectors * sets.whole[..., None]).flatten(1), sets.whole

@@ -1,4 +1,4 @@
-"""Settings of CE and MMT: what they read of videos, their encoders of videos and captions, and their scorer."""
+"""Settings of CE and MMT: inputs from experts, video encoders, text encoder, and scorer."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
@@ -16,11 +16,11 @@ from goalgrid.grid.settings.text_encoders import TEXT_ENCODER, TextEncoderSettin
 
 @dataclass(frozen=True)
 class ExpertRead(PartRead):
-    """What is read of an expert; the parts of all experts, one after another, make the one vector of a video.
+    """The input from one expert; the inputs of all experts are concatenated to one vector per video.
 
     Args:
-        whole: a vector of the whole video, which comes first: the mean or the largest values of all its vectors.
-        tokens: how many of its vectors are read after that; of more, random ones if `sampled`, otherwise the first.
+        whole: a vector for the whole video, which comes first: the mean or maximum over all its vectors.
+        tokens: maximum number of vectors read after that; from more, a random sample if `sampled`, else the first.
     """
 
     part: ClassVar[str] = "video"
@@ -36,28 +36,28 @@ class ExpertRead(PartRead):
 
     @property
     def values(self) -> int:
-        """Values of a video: its vectors, a time for each, and how many tokens it has; -1: the expert saw nothing."""
+        """Number of values per video: vectors, their times, and the number of tokens (-1 if the expert saw nothing)."""
         return self.rows * (self.width + 1) + 1
 
 
 class VideoSettings(ImageEncoderSettings):
-    """Settings of all encoders of videos. The image of a pair is then a video: the vectors that experts made of it."""
+    """Base settings of video encoders; the image of a pair is then a video, given by vectors from experts."""
 
     noun: ClassVar[str] = "video"
     experts: dict[str, PositiveInt] = Field(
-        description="the experts by name, each with the length of its vectors; in a recipe only"
+        description="vector width of each expert by name; can only be set in a recipe"
     )
 
 
 class CeSettings(VideoSettings):
-    """CE: a vector for each expert, gated by the vectors of the other experts. Liu et al., BMVC 2019."""
+    """CE: one vector per expert, gated by those of the other experts. Liu et al., BMVC 2019."""
 
     network: ClassVar[str] = "goalgrid.retrieval.components.video.networks:CollaborativeExperts"
     encoder: Literal["ce"] = Field(description=IMAGE_ENCODER)
     tokens: dict[str, PositiveInt] = Field(
-        {}, description="experts whose vectors NetVLAD pools, with the number that it reads; of others the mean is read"
+        {}, description="number of vectors that NetVLAD pools, for each expert that uses it; other experts are averaged"
     )
-    clusters: dict[str, PositiveInt] = Field({}, description="NetVLAD's clusters for each of these experts")
+    clusters: dict[str, PositiveInt] = Field({}, description="number of NetVLAD clusters for each of these experts")
 
     @property
     def reads(self) -> tuple[ExpertRead, ...]:
@@ -72,21 +72,23 @@ class CeSettings(VideoSettings):
             if name not in self.experts:
                 raise ValueError(unknown("expert", name, sorted(self.experts), where="in image.tokens or .clusters"))
             if name not in self.tokens or name not in self.clusters:
-                raise ValueError(f"expert {name!r} needs both a number of tokens and of clusters")
+                raise ValueError(f"expert {name!r} needs an entry in both tokens and clusters")
         return self
 
 
 class MmtSettings(VideoSettings):
-    """MMT: a transformer over the vectors of all experts, in time. Gabeur et al., ECCV 2020."""
+    """MMT: a transformer over the vectors of all experts, with time embeddings. Gabeur et al., ECCV 2020."""
 
     network: ClassVar[str] = "goalgrid.retrieval.components.video.networks:MultiModalTransformer"
     encoder: Literal["mmt"] = Field(description=IMAGE_ENCODER)
     tokens: Annotated[PositiveInt, Unit("vectors")] = Field(
-        30, description="how many vectors of an expert are read; if it has more, they are drawn"
+        30, description="maximum number of vectors read per expert; from more, a random sample"
     )
-    layers: Annotated[PositiveInt, Unit("layers")] = Field(4, description="layers of the transformer")
-    heads: Annotated[PositiveInt, Unit("heads")] = Field(4, description="heads of attention in a layer")
-    feed_forward: Annotated[PositiveInt, Unit("values")] = Field(3072, description="width within a layer")
+    layers: Annotated[PositiveInt, Unit("layers")] = Field(4, description="number of transformer layers")
+    heads: Annotated[PositiveInt, Unit("heads")] = Field(4, description="attention heads per layer")
+    feed_forward: Annotated[PositiveInt, Unit("values")] = Field(
+        3072, description="hidden width of the MLP in each layer"
+    )
     dropout: Dropout = Field(0.1, description="share of the values set to zero in training")
 
     @property
@@ -97,20 +99,20 @@ class MmtSettings(VideoSettings):
 
 
 class ExpertTextSettings(Pretrained, TextEncoderSettings):
-    """The text side of CE and MMT: a gated vector of a caption for each expert, and how much each expert counts."""
+    """Text encoder of CE and MMT: one gated caption vector per expert, and the weight of each expert."""
 
     network: ClassVar[str] = "goalgrid.retrieval.components.video.networks:ExpertTexts"
     boundaries: ClassVar[bool] = True
     encoder: Literal["gated"] = Field(description=TEXT_ENCODER)
-    frozen: StrictBool = Field(False, description="the backbone does not learn, and its features are cached")
-    experts: PositiveInt = Field(description="how many experts a video has")
+    frozen: StrictBool = Field(False, description="freeze the backbone and cache its features")
+    experts: PositiveInt = Field(description="number of experts")
     clusters: NonNegativeInt = Field(
-        0, description="clusters of NetVLAD, which pools the tokens' states; 0: the state of the first token"
+        0, description="number of NetVLAD clusters that pool token states; 0: use the first token's state"
     )
     tokens: Annotated[PositiveInt, Unit("tokens"), ReadWhere(lambda own, _: own.clusters > 0, "clusters above 0")] = (
-        Field(37, description="tokens that NetVLAD reads; a shorter caption is padded, as in CE")
+        Field(37, description="number of tokens that NetVLAD pools; shorter captions are padded, as in CE")
     )
-    dropout: Dropout = Field(0.0, description="share of the values set to zero before experts are weighed")
+    dropout: Dropout = Field(0.0, description="dropout rate before the experts' weights are computed")
 
     @property
     def feature_network(self) -> "TransformerSettings | None":
@@ -121,7 +123,7 @@ class ExpertTextSettings(Pretrained, TextEncoderSettings):
 
 
 class MixtureSettings(ScorerSettings):
-    """CE's and MMT's: the cosines of a video's vectors with the caption's, expert by expert, weighed by the caption."""
+    """Scorer of CE and MMT: cosine similarities per expert, averaged with weights from the caption."""
 
     network: ClassVar[str] = "goalgrid.retrieval.components.video.networks:Mixture"
     kind: Literal["mixture"] = Field(description=KIND)

@@ -1,4 +1,4 @@
-"""Videos of a split, read by index: a video is a single vector of all that a model reads of its experts."""
+"""Videos of a split, read by index; each video is one vector with the inputs from all experts."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from goalgrid.retrieval.splits.pairs import WHOLE, DataError
 
 
 class Videos:
-    """Videos of one split by the vectors of their experts, with what is read of each expert, in the same order."""
+    """The videos of one split; `reads` and `experts` list the experts in the same order."""
 
     def __init__(self, names: Sequence[str], reads: Sequence[ExpertRead], experts: Sequence[Expert]) -> None:
         self.names, self.reads, self.experts = names, reads, experts
@@ -30,9 +30,9 @@ class Videos:
     def gather(
         self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE
     ) -> Float[Tensor, "p values"]:
-        """What a model reads of these videos, to be split by `unpacked`; zeros where an expert has no vector.
+        """Return the model's input for these videos (split it by `unpacked`); zeros for missing vectors.
 
-        Without a draw, which seeds the random vectors of a training batch, a video gives the same vectors each time.
+        `draw` seeds the random sample of vectors for a training batch; without it, the sample is the same each time.
         """
         places = range(len(rows))[part]
         batch = np.zeros((len(places), *self.shape), np.float32)
@@ -45,7 +45,7 @@ class Videos:
                 begin += read.values
         if not np.isfinite(batch).all():
             bad = self.names[int(rows[places[int((~np.isfinite(batch).all(1)).argmax())]])]
-            raise DataError(f"features of video {bad!r} hold NaN or infinity. Extract them again.")
+            raise DataError(f"features of video {bad!r} contain NaN or infinity. Extract them again.")
         return torch.from_numpy(batch)
 
 
@@ -70,12 +70,12 @@ def _fill(target: np.ndarray, read: ExpertRead, expert: Expert, span: slice, see
 
 
 class Unpacked(NamedTuple):
-    """What a model reads of one expert, for a batch of videos.
+    """The model's input from one expert, for a batch of videos.
 
     Args:
-        vectors: first the vector of the whole video, if the model reads one; then the tokens, then zeros.
-        times: seconds; negative: unknown.
-        tokens: their number; -1: the expert saw nothing.
+        vectors: the whole video's vector, if the model reads one; then the tokens, then zero padding.
+        times: seconds; negative if unknown.
+        tokens: number of tokens; -1 if the expert saw nothing.
     """
 
     vectors: Float[Tensor, "b n d"]

@@ -1,4 +1,4 @@
-"""VSRN: regions that reason over their graph, and a caption written from them in training. Li et al., ICCV 2019."""
+"""VSRN: graph reasoning over regions, with a captioning loss in training. Li et al., ICCV 2019."""
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -15,34 +15,32 @@ if TYPE_CHECKING:
 
 
 class RegionGraphSettings(ImageEncoderSettings):
-    """VSRN's: projected regions reason over their graph, and a GRU reads them in the order of the data."""
+    """VSRN's image encoder: graph convolutions over projected regions, then a GRU in the order of the data."""
 
     network: ClassVar[str] = "goalgrid.retrieval.components.vsrn.network:RegionGraph"
     of_regions: ClassVar[bool] = True
     encoder: Literal["region-graph"] = Field(description=IMAGE_ENCODER)
     norm: Literal["regions", "batch"] = Field(
         "regions",
-        description="regions: each dimension of the projected regions is brought to unit length over the regions; "
-        "batch: a batch norm of the GRU's last state instead",
+        description="regions: L2-normalise each dimension of the projected regions over the regions; "
+        "batch: apply batch norm to the GRU's last state instead",
     )
 
 
 class CaptioningSettings(FusionSettings):
-    """VSRN's captioner: it writes the caption of an image from its regions; its loss is added in training."""
+    """VSRN's captioner, which generates an image's caption from its regions; its loss is added in training."""
 
     kind: Literal["captioning"] = Field(description=FUSION)
-    hidden: Annotated[PositiveInt, Unit("values")] = Field(512, description="width of the captioner's two GRUs")
-    word_dim: Annotated[PositiveInt, Unit("values")] = Field(
-        300, description="width of the captioner's word embeddings"
-    )
+    hidden: Annotated[PositiveInt, Unit("values")] = Field(512, description="hidden size of the captioner's two GRUs")
+    word_dim: Annotated[PositiveInt, Unit("values")] = Field(300, description="size of the captioner's word embeddings")
     max_words: Annotated[int, Field(ge=2), Unit("words")] = Field(
-        60, description="longer captions are cut for the captioner, <start> and <end> included"
+        60, description="maximum caption length for the captioner, including <start> and <end>; longer captions are cut"
     )
-    dropout: Dropout = Field(0.2, description="share of the values set to zero before each of the captioner's GRUs")
+    dropout: Dropout = Field(0.2, description="dropout rate before each of the captioner's GRUs")
 
 
 def _fits(model: "ModelSettings") -> str:
-    """What of a model the captioner cannot read."""
+    """Return what the captioner needs that this model lacks; empty if it fits."""
     needed = {
         "image.encoder = region-graph": isinstance(model.image, RegionGraphSettings),
         "text.encoder = gru": isinstance(model.text, WordSettings),
@@ -63,8 +61,8 @@ register(
         of=lambda model: f"fusion {model.fusion.kind}" if isinstance(model.fusion, CaptioningSettings) else "",
         fits=_fits,
         logged={
-            "captioning": Logged("mean -log p of a caption's words by VSRN's captioner"),
-            "grad_norm_captioner": Logged("mean norm of the gradient of VSRN's captioner"),
+            "captioning": Logged("mean negative log-likelihood of a caption under VSRN's captioner"),
+            "grad_norm_captioner": Logged("mean gradient norm of VSRN's captioner"),
         },
         network=f"{__name__}.network.Vsrn",
     )

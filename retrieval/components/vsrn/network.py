@@ -1,4 +1,4 @@
-"""The networks of VSRN: the image encoder, its captioner, and the model in which that learns beside the joint space."""
+"""Networks of VSRN: the image encoder, the captioner, and the model that trains both."""
 
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +17,7 @@ from goalgrid.retrieval.scorers.sets import sent
 from goalgrid.retrieval.unit_vectors import unit
 
 UNCOUNTED = -100
-"""Stands in the place of a word that no loss counts."""
+"""Target index of words that the loss ignores."""
 
 
 class RegionGraph(nn.Module):
@@ -35,11 +35,11 @@ class RegionGraph(nn.Module):
         self.norm = nn.BatchNorm1d(dim) if settings.norm == "batch" else None
 
     def forward(self, images: Float[Tensor, "b n k"]) -> Float[Tensor, "b d"]:
-        """From features of any float type."""
+        """Encode region features of any float type."""
         return self.summary(self.regions(images))
 
     def regions(self, images: Float[Tensor, "b n k"]) -> Float[Tensor, "b n d"]:
-        """The regions after the graph convolutions."""
+        """Return the regions after the graph convolutions."""
         values = self.project(images.to(self.project.weight.dtype)).to(self.project.weight.dtype)
         if self.norm is None:
             values = functional.normalize(values, dim=1)  # each dimension over the regions, as VSRN's code has it
@@ -52,9 +52,9 @@ class RegionGraph(nn.Module):
 
 
 class Captioner(nn.Module):
-    """S2VT with attention: a GRU reads the regions, and another writes the caption, whose words it is told as it goes.
+    """S2VT with attention: one GRU encodes the regions, another generates the caption with teacher forcing.
 
-    Regions are `dim` wide. It computes in float32 whatever autocast says, as `PaddedGru` does.
+    Regions have `dim` values. Computes in float32 even under autocast, as `PaddedGru` does.
     """
 
     def __init__(self, settings: CaptioningSettings, dim: int, words: int) -> None:
@@ -75,7 +75,7 @@ class Captioner(nn.Module):
     def forward(
         self, regions: Float[Tensor, "b n d"], ids: Int[Tensor, "b w"], lengths: Int[Tensor, " b"]
     ) -> Float[Tensor, ""]:
-        """-log p of the words after `<start>` and of the end after `<end>`: a sum over words, a mean over captions."""
+        """Return -log p of the words after `<start>` and one padding after `<end>`: sum of words, mean of captions."""
         table, lengths = self.cut(ids, sent(lengths, ids.device))
         counted = torch.arange(1, table.shape[1], device=ids.device) <= lengths[:, None]
         with torch.autocast(regions.device.type, enabled=False):
@@ -87,14 +87,14 @@ class Captioner(nn.Module):
         return total / len(ids)
 
     def cut(self, ids: Int[Tensor, "b w"], lengths: Int[Tensor, " b"]) -> tuple[Int[Tensor, "b v"], Int[Tensor, " b"]]:
-        """Captions and the padding after them, at most `max_words` wide; a caption that is cut ends with `<end>`."""
+        """Cut captions to at most `max_words` words; a caption that is cut still ends with `<end>`."""
         table = functional.pad(ids, (0, 1))[:, : self.max_words]
         end = ids.gather(1, lengths[:, None] - 1)
         last = table[:, -1:].where(lengths[:, None] <= table.shape[1], end)
         return torch.cat([table[:, :-1], last], dim=1), lengths
 
     def states(self, regions: Float[Tensor, "b n d"], words: Float[Tensor, "b v e"]) -> Float[Tensor, "b v h"]:
-        """The writer's state after each word."""
+        """Return the decoder's state after each word."""
         count, size = regions.shape[:2]
         memory = self.reader.states(self.dropout(self.project(regions)), torch.full((count,), size))
         state, states = memory[:, -1], list[Tensor]()
@@ -109,7 +109,7 @@ class Captioner(nn.Module):
 
 
 class Vsrn(DualEncoder):
-    """`Vse` with a captioner, whose loss is added to the sum of the objective's, as VSRN has it."""
+    """`DualEncoder` with a captioner, whose loss is added to the objective's summed loss, as in VSRN."""
 
     image: RegionGraph
     beside: ClassVar[Literal["sum", "mean"]] = "sum"
@@ -120,7 +120,7 @@ class Vsrn(DualEncoder):
         self.captioner = Captioner(given.fusion, settings.dim, text.embed.num_embeddings)
 
     def embed_batch(self, images: Tensor, texts: Tensor, lengths: Int[Tensor, " b"]) -> EmbeddedBatch:
-        """Unit vectors of images and of their captions; and what the captioner reads: regions and words."""
+        """Return unit vectors of images and captions, and the captioner's input: regions and words."""
         regions = self.image.regions(images)
         image = unit(self.image.summary(regions))
         return image, unit(self.text(texts, lengths).to(image.dtype)), (regions, texts)
@@ -128,7 +128,7 @@ class Vsrn(DualEncoder):
     def further_losses(
         self, objective: Objective, batch: EmbeddedBatch, lengths: Int[Tensor, " n"], owners: Int[Tensor, " b"]
     ) -> dict[str, Float[Tensor, ""]]:
-        """The loss of the captioner on the pairs."""
+        """Return the captioner's loss on the pairs."""
         regions, texts, lengths = (part[: len(owners)] for part in (*batch[2], lengths))
         return {"captioning": self.captioner(regions, texts, lengths)}
 

@@ -1,4 +1,4 @@
-"""X-VLM: a fusion encoder that looks at an image and a caption together. Zeng et al., ICML 2022."""
+"""X-VLM: two encoders and a cross-modal (fusion) encoder. Zeng et al., ICML 2022."""
 
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,7 @@ def _fits(model: "ModelSettings") -> str:
         encoder = getattr(model, name).encoder
         if encoder != needed:
             return (
-                f"fusion {model.fusion.kind} goes on from X-VLM's encoders: set model.{name}.encoder = {needed}, "
-                f"now {encoder}"
+                f"fusion {model.fusion.kind} needs X-VLM's encoders: set model.{name}.encoder = {needed}, not {encoder}"
             )
     return ""
 
@@ -30,8 +29,8 @@ register(
         of=lambda model: f"fusion {model.fusion.kind}" if isinstance(model.fusion, XvlmFusionSettings) else "",
         fits=_fits,
         logged={
-            "matching": Logged("mean loss of the second stage on pairs of the batch and drawn negatives"),
-            "grad_norm_fusion": Logged("mean norm of the gradient of the second stage"),
+            "matching": Logged("mean matching loss of the fusion encoder on the batch's pairs and sampled negatives"),
+            "grad_norm_fusion": Logged("mean gradient norm of the fusion encoder"),
         },
         network=f"{__name__}.network.Xvlm",
     )

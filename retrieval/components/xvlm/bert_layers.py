@@ -1,6 +1,6 @@
-"""Layers of BERT, by BERT's names of weights: for a caption alone, and for X-VLM's fusion encoder.
+"""BERT layers with BERT's weight names, for X-VLM's text encoder and its fusion encoder.
 
-The layers of the latter also attend to image tokens of another width; `transformers` cannot express that.
+The fusion encoder's layers also attend to image tokens of a different width, which `transformers` does not support.
 """
 
 from typing import Any
@@ -16,16 +16,16 @@ from goalgrid.retrieval.encoders.reasoning import start_as_bert
 from goalgrid.retrieval.encoders.text import present_of
 
 EPSILON = 1e-12
-"""BERT's, of every layer norm."""
+"""Epsilon of all layer norms, as in BERT."""
 POSITIONS = 512
-"""The longest caption that BERT reads, in tokens."""
+"""Maximum caption length of BERT, in tokens."""
 
 Keys = tuple[Float[Tensor, "b h m k"], Float[Tensor, "b h m k"]]
-"""Keys and values by head."""
+"""Keys and values per head."""
 
 
 class Attention(nn.Module):
-    """Multi-head attention to a context of this width, then a linear layer, the sum with the input, a layer norm."""
+    """Multi-head attention to a context of width `context`, then a linear layer, residual sum and layer norm."""
 
     def __init__(self, width: int, heads: int, context: int, dropout: float) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Attention(nn.Module):
 
 
 class BertLayer(nn.Module):
-    """A layer of BERT; with a context of this width, attention to it follows the attention within the caption."""
+    """A BERT layer; if `context` is given, cross-attention to a context of that width follows self-attention."""
 
     def __init__(self, settings: BertLayersSettings, context: int | None = None) -> None:
         super().__init__()
@@ -69,20 +69,20 @@ class BertLayer(nn.Module):
     def forward(
         self, states: Float[Tensor, "b n d"], mask: Bool[Tensor, "b 1 1 n"], context: Keys | None = None
     ) -> Float[Tensor, "b n d"]:
-        """The next states; `context` is what `crossattention.keys` gives."""
+        """Return the next states; `context` is the result of `crossattention.keys`."""
         states = self.attention(states, self.attention.keys(states), mask)
         if context is not None:
             states = self.crossattention(states, context)
         return self.mixed(states)
 
     def mixed(self, states: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
-        """The MLP at the end of a layer, which changes each state by itself."""
+        """Apply the MLP at the end of the layer to each state separately."""
         hidden = nn.functional.gelu(self.intermediate["dense"](states))
         return self.output["LayerNorm"](states + self.dropout(self.output["dense"](hidden)))
 
 
 class BertLayers(nn.Module):
-    """Embeddings of tokens and their positions, and the layers that read a caption alone."""
+    """Token and position embeddings, and the layers of the text encoder."""
 
     def __init__(self, settings: BertLayersSettings, words: int) -> None:
         super().__init__()
@@ -100,10 +100,10 @@ class BertLayers(nn.Module):
         start_as_bert(self)
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n d"]:
-        """A state a token; padding never counts. UserError: a caption has more tokens than there are positions."""
+        """Return one state per token; padding is masked. Raise UserError if a caption exceeds `POSITIONS` tokens."""
         if ids.shape[1] > POSITIONS:
             raise UserError(
-                f"a caption has {ids.shape[1]} tokens, and BERT reads {POSITIONS}: lower dataset.max_words."
+                f"a caption has {ids.shape[1]} tokens, but BERT reads at most {POSITIONS}: lower dataset.max_words."
             )
         tables: Any = self.embeddings
         words, positions = tables["word_embeddings"](ids), tables["position_embeddings"].weight[: ids.shape[1]]
@@ -115,7 +115,7 @@ class BertLayers(nn.Module):
 
 
 class BertEncoder(nn.Module):
-    """X-VLM's text encoder: a linear layer on the first token's state; the fusion encoder reads the `states`."""
+    """X-VLM's text encoder: a linear layer on the first token's state; the fusion encoder reads all `states`."""
 
     def __init__(self, settings: BertLayersSettings, words: int, dim: int, places: Places) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""The fusion encoder of X-VLM, and its loss: do an image and a caption belong together, by the states of both?
+"""The fusion encoder of X-VLM, and its image-text matching loss.
 
-It goes on where the text encoder ends: each of its layers attends within the caption, then to the tokens of the image.
+It continues from the text encoder's states: each layer applies self-attention, then cross-attention to image tokens.
 """
 
 import torch
@@ -13,14 +13,14 @@ from goalgrid.retrieval.encoders.reasoning import start_as_bert
 from goalgrid.retrieval.encoders.text import present_of
 
 TEMPERATURE = 0.07
-"""X-VLM's first temperature of its contrastive loss; a checkpoint brings its own."""
+"""Initial temperature of X-VLM's contrastive loss; checkpoints contain their own."""
 
 
 class FusionEncoder(nn.Module):
-    """Layers of BERT, as wide as the text encoder's, that also attend to an image; and a head on the first token."""
+    """BERT layers of the text encoder's width with cross-attention to an image, and a head on the first token."""
 
     temperature: Float[Tensor, ""]
-    """By which X-VLM divides similarities before it draws negatives from their softmax."""
+    """Temperature of the softmax from which X-VLM samples negatives."""
 
     def __init__(self, settings: XvlmFusionSettings, text: BertLayersSettings, context: int) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class FusionEncoder(nn.Module):
     def forward(
         self, states: Float[Tensor, "b n d"], lengths: Int[Tensor, " b"], tokens: Float[Tensor, "b m c"]
     ) -> Float[Tensor, "b 2"]:
-        """Logits of pairs, apart and together, from the states of captions and the tokens of images."""
+        """Return logits (mismatched, matched) of pairs, from caption states and image tokens."""
         mask = present_of(states, lengths)[:, None, None]
         for layer in self.layers:
             states = layer(states, mask, layer.crossattention.keys(tokens))  # type: ignore[operator, union-attr]
@@ -43,16 +43,16 @@ class FusionEncoder(nn.Module):
 
 
 LEAST = 1e-5
-"""Added to the probability of every negative before one is drawn."""
+"""Added to the probability of every negative before sampling."""
 
 
 def negatives(
     sim: Float[Tensor, "a c"], owners: Int[Tensor, " a"], temperature: Float[Tensor, ""]
 ) -> Int[Tensor, " a"]:
-    """A column for each row, drawn from softmax(sim / temperature) + 1e-5 among the columns of other images.
+    """Sample a negative column for each row, from softmax(sim / temperature) + 1e-5 over columns of other images.
 
-    A row without such a column has its own. The draw does not wait for the device, as torch.multinomial does: the
-    quotient of a weight and an exponential variable is largest at a column with the probability of its weight.
+    A row without such a column has its own. Unlike torch.multinomial, this does not wait for the device:
+    it takes the argmax of weights divided by exponential random variables, which has the same distribution.
     """
     weights = (torch.softmax(sim.float() / temperature, dim=1) + LEAST).masked_fill(owners[:, None] == owners, 0.0)
     return (weights / torch.empty_like(weights).exponential_().clamp_(min=torch.finfo(weights.dtype).tiny)).argmax(1)
@@ -67,13 +67,13 @@ def matching_loss(
     owners: Int[Tensor, " b"],
     temperature: Float[Tensor, ""],
 ) -> Float[Tensor, ""]:
-    """Mean cross entropy of pairs, captions with another image, and images with another caption. X-VLM §3.3, ITM.
+    """Return the mean cross entropy of pairs and of sampled negatives in both directions. X-VLM §3.3, ITM.
 
     Args:
-        sim: similarities of images by texts; no gradient flows through them.
-        owners: which image of the data set each pair has: a pair of the same image is no negative. Pairs of a batch
-            with a single image have no negatives, and count by themselves.
-        temperature: of the softmax that negatives are drawn from.
+        sim: image-text similarities; no gradient flows through them.
+        owners: image index of each pair in the data set; pairs of the same image are not negatives. If the whole batch
+            is of one image, there are no negatives, and only the pairs count.
+        temperature: of the softmax from which negatives are sampled.
     """
     with torch.no_grad():
         pairs = torch.arange(len(owners), device=owners.device)

@@ -1,4 +1,4 @@
-"""The model of X-VLM: two encoders, a fusion encoder that goes on from both, and the two stages of its test."""
+"""The model of X-VLM: two encoders, a fusion encoder on top of both, and two-stage evaluation."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ from goalgrid.retrieval.words.tokens import Tokens
 
 
 class Xvlm(DualEncoder):
-    """`Vse` with a fusion encoder."""
+    """`DualEncoder` with a fusion encoder."""
 
     image: SwinEncoder
     text: BertEncoder
@@ -45,7 +45,7 @@ class Xvlm(DualEncoder):
     def further_losses(
         self, objective: Objective, batch: EmbeddedBatch, lengths: Int[Tensor, " b"], owners: Int[Tensor, " b"]
     ) -> dict[str, Float[Tensor, ""]]:
-        """The loss of the fusion encoder; a temperature that the objective learns is that of the draws, too."""
+        """Return the fusion encoder's loss; negatives are sampled with the objective's learnt temperature, if any."""
         image, text, (tokens, states) = batch
         temperature = getattr(objective.loss, "temperature", self.fusion.temperature).detach()
         sim = product(image, text).detach()
@@ -64,12 +64,12 @@ class Xvlm(DualEncoder):
         sizes: tuple[int, int],
         beat: Callable[[], None],
     ) -> list[Ranks]:
-        """The ranks of a test after the second stage.
+        """Return the ranks of a test after reranking by the fusion encoder.
 
         Args:
-            first: ranks by `scores`, in each of the folds.
-            embeddings: of the split's images and captions, and the image of each caption.
-            sizes: images and captions that are embedded at a time.
+            first: first-stage ranks by `scores`, one for each entry of `folds`.
+            embeddings: of the split's images and captions, and the image index of each caption.
+            sizes: batch sizes for images and captions.
         """
         image, text, owners = embeddings
         device = self.fusion.temperature.device
@@ -93,6 +93,6 @@ class Xvlm(DualEncoder):
     def scores_anew(
         self, tokens: Float[Tensor, "1 m c"], states: Float[Tensor, "n d"], lengths: Int[np.ndarray, " p"]
     ) -> Float[Tensor, " p"]:
-        """Scores of an image by captions, the shorter ones first, whose states stand one after the other."""
+        """Return the scores of an image with captions sorted by length, whose states are concatenated."""
         captions = rerank.PackedStates(states, lengths, np.arange(len(lengths)))
         return rerank.scores_of_image(self.fusion, captions, tokens, captions.place)

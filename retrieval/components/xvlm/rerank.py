@@ -1,7 +1,7 @@
-"""Two-stage ranking: the product of unit vectors lists candidates, and a fusion encoder reranks the best of them.
+"""Two-stage ranking: cosine similarities select candidates, which a fusion encoder reranks.
 
-The ranks are those of X-VLM's published evaluation, at a fifth of its work: a pair in both short lists is scored once,
-an image's keys and values are computed once, captions are not padded, the last layer computes the first token alone.
+The ranks equal those of X-VLM's published evaluation at a fifth of the cost: a pair in both short lists is scored once,
+an image's keys and values are computed once, captions are not padded, the last layer computes only the first token.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,14 +20,14 @@ from goalgrid.retrieval.encoders.text import present_of
 from goalgrid.retrieval.evaluation import Ranks
 
 CHUNK = 256
-"""Queries whose candidates are looked up at a time."""
+"""Number of queries whose candidates are computed at a time."""
 TOKENS = 2**15
-"""Tokens of captions that are compared with an image at a time: a bound on memory."""
+"""Maximum number of caption tokens scored with an image at a time, to limit memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class ShortLists:
-    """The queries of a fold, and for each its candidates, the best by the first stage: rows of the whole split."""
+    """The queries of a fold and their first-stage candidates, as indices in the whole split."""
 
     images: Int[np.ndarray, " i"]
     captions: Int[np.ndarray, " t"]
@@ -35,13 +35,16 @@ class ShortLists:
     t2i: Int[np.ndarray, "t l"]
 
     def pairs(self, texts: int) -> tuple[Int[np.ndarray, "i k"], Int[np.ndarray, "t l"]]:
-        """The pairs of both lists, as image * texts + caption."""
+        """Return the pairs of both lists, encoded as image * texts + caption."""
         return self.images[:, None] * texts + self.i2t, self.t2i * texts + self.captions[:, None]
 
     def ranks(
         self, pairs: Int[np.ndarray, " p"], scores: Float[np.ndarray, " p"], image_of_text: Int[np.ndarray, " t"]
     ) -> tuple[Int[np.ndarray, " i"], Int[np.ndarray, " c"]]:
-        """The rank of each query's first right answer, by scores of ordered pairs; without one: the list's length."""
+        """Return the rank of each query's first correct answer; the list's length if it has none.
+
+        `scores` are those of `pairs`, which are sorted.
+        """
         of_image, of_text = (scores[np.searchsorted(pairs, part)] for part in self.pairs(len(image_of_text)))
         i2t = _ranks(of_image, image_of_text[self.i2t] == self.images[:, None])
         return i2t, _ranks(of_text, self.t2i == image_of_text[self.captions, None])
@@ -49,10 +52,10 @@ class ShortLists:
 
 @dataclass(frozen=True, eq=False)
 class PackedStates:
-    """Captions as the fusion encoder reads them, without padding: the states after its first self-attention.
+    """Captions for the fusion encoder, without padding: the states after its first self-attention.
 
-    That attention reads the caption alone, so its result is the same for every image. The shorter captions come first;
-    `place` is the index of each caption in this order.
+    That attention does not depend on the image, so it is computed only once. Captions are sorted by length; `place` is
+    the index of each caption in this order.
     """
 
     states: Float[Tensor, "n d"]
@@ -63,7 +66,7 @@ class PackedStates:
     def of(
         cls, fusion: FusionEncoder, lengths: Int[Tensor, " t"], states_of: Callable[[Tensor], Tensor], batch: int
     ) -> "PackedStates":
-        """Pack all captions; `states_of` gives the text encoder's states (b, n, d) of some rows, `batch` at a time."""
+        """Pack all captions; `states_of` maps caption indices, `batch` at a time, to text encoder states (b, n, d)."""
         order, first, parts = lengths.argsort(stable=True), _layers(fusion)[0].attention, list[Tensor]()
         for rows in order.split(batch):
             states = states_of(rows)
@@ -87,7 +90,10 @@ def pair_scores(
     pairs: Int[np.ndarray, " p"],
     beat: Callable[[], None] = lambda: None,
 ) -> Float[np.ndarray, " p"]:
-    """Scores of ordered pairs image * texts + caption, by the tokens of all images, some at a time. High is better."""
+    """Return the scores of sorted pairs, encoded as image * texts + caption; higher is better.
+
+    `images` yields the tokens of all images in batches.
+    """
     all_scores, texts, row = np.empty(len(pairs), dtype=np.float32), len(captions.lengths), 0
     for part in images:
         for tokens in part:
@@ -109,12 +115,12 @@ def two_stage_ranks(
     score: Callable[[Int[np.ndarray, " p"]], Float[np.ndarray, " p"]],
     k: int,
 ) -> list[Ranks]:
-    """Ranks by both stages.
+    """Return the ranks after both stages.
 
     Args:
-        first: ranks by the first stage, one for each way to rank the split: as a whole, or in folds.
-        lists: the short lists of the folds of each of these ways.
-        score: gives the scores of pairs of the whole split, in order; it is called once.
+        first: first-stage ranks, one for each way to rank the split: as a whole, or in folds.
+        lists: for each of these ways, the short lists of its folds.
+        score: maps sorted pairs of the whole split to scores; called only once.
         k: length of the short lists.
     """
     every = [part.ravel() for way in lists for short in way for part in short.pairs(len(image_of_text))]
@@ -137,7 +143,7 @@ def folds_of(
     k: int,
     fold: int | None,
 ) -> list[ShortLists]:
-    """The short lists of each fold, or of the split: the k best of every query by the product."""
+    """Return the short lists of each fold, or of the whole split: the k nearest answers of every query."""
     folds, size = [], fold or len(image)
     for start in range(0, len(image), size):
         images = np.arange(start, min(start + size, len(image)))
@@ -154,7 +160,7 @@ def _best(queries: Float[Tensor, "q d"], gallery: Float[Tensor, "g d"], k: int) 
 
 
 def _ranks(scores: Float[np.ndarray, "q k"], right: np.ndarray) -> Int[np.ndarray, " q"]:
-    """As `evaluation.rank`: wrong candidates above the best right one, plus half of those that tie with it."""
+    """Count the wrong candidates above the best correct one, plus half of the ties, as `evaluation.rank` does."""
     best = np.where(right, scores, -np.inf).max(axis=1, keepdims=True)
     above, ties = ((compare(scores, best) & ~right).sum(axis=1) for compare in (np.greater, np.equal))
     return np.where(right.any(axis=1), above + ties // 2, scores.shape[1])
@@ -163,7 +169,7 @@ def _ranks(scores: Float[np.ndarray, "q k"], right: np.ndarray) -> Int[np.ndarra
 def scores_of_image(
     fusion: FusionEncoder, captions: PackedStates, tokens: Float[Tensor, "1 m c"], places: Int[np.ndarray, " p"]
 ) -> Float[Tensor, " p"]:
-    """Scores of an image with the captions at these places, the shorter ones first."""
+    """Return the scores of an image with the captions at these places, which are sorted by length."""
     keys = [layer.crossattention.keys(tokens) for layer in _layers(fusion)]
     chunk = np.cumsum(captions.lengths[places]) // TOKENS
     parts = np.split(places, np.flatnonzero(np.diff(chunk)) + 1)

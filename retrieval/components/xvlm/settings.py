@@ -1,4 +1,4 @@
-"""Settings of X-VLM: its two encoders, and its fusion encoder, which looks at an image and a caption together."""
+"""Settings of X-VLM: its two encoders and its cross-modal (fusion) encoder."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -12,30 +12,30 @@ from goalgrid.grid.settings.scorers import FUSION, FusionSettings
 from goalgrid.grid.settings.text_encoders import TEXT_ENCODER, TextEncoderSettings
 
 SWIN_PATCH = 4
-"""Pixels on a side of Swin's patches."""
+"""Side length of Swin's patches, in pixels."""
 
 
 class SwinSettings(ImageEncoderSettings):
-    """X-VLM's Swin on raw images under a linear layer. It learns; the weights of the fusion encoder bring its own."""
+    """X-VLM's trainable Swin on raw images, with a linear layer; its weights come from `model.fusion.weights`."""
 
     network: ClassVar[str] = "goalgrid.retrieval.components.xvlm.swin:SwinEncoder"
     frozen: ClassVar[bool] = False
     encoder: Literal["swin"] = Field(description=IMAGE_ENCODER)
     width: Annotated[PositiveInt, Unit("values")] = Field(
-        128, description="width of the first stage; each further stage doubles it"
+        128, description="width of the first stage; it doubles at each further stage"
     )
-    depths: tuple[PositiveInt, ...] = Field((2, 2, 18, 2), min_length=1, description="blocks of each stage")
-    heads: tuple[PositiveInt, ...] = Field((4, 8, 16, 32), description="attention heads of each stage")
-    window: Annotated[PositiveInt, Unit("patches")] = Field(12, description="side of the windows that attend within")
+    depths: tuple[PositiveInt, ...] = Field((2, 2, 18, 2), min_length=1, description="number of blocks in each stage")
+    heads: tuple[PositiveInt, ...] = Field((4, 8, 16, 32), description="attention heads in each stage")
+    window: Annotated[PositiveInt, Unit("patches")] = Field(12, description="side length of the attention windows")
     drop_path: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.1, description="share of images for which training leaves out the last block; smaller for earlier blocks"
+        0.1, description="drop-path rate of the last block in training; it decreases linearly to 0 at the first block"
     )
-    size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(384, description="side of the square that it sees")
+    size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(384, description="side length of the square input images")
     framing: Framing = Field("square", description=FRAMED)
     augmentation: Augmentation = Field("resized-crop", description=AUGMENTED)
     flip: StrictBool = Field(True, description="mirror half of the training images")
     statistics: Literal["imagenet", "clip", "half"] = Field(
-        "clip", description="mean and deviation that pixels are brought to; half: 0.5 and 0.5"
+        "clip", description="mean and standard deviation used to normalise pixels; half: 0.5 and 0.5"
     )
 
     @property
@@ -49,21 +49,21 @@ class SwinSettings(ImageEncoderSettings):
     @model_validator(mode="after")
     def _stages_fit(self) -> "SwinSettings":
         if len(self.heads) != len(self.depths):
-            raise ValueError(f"heads has {len(self.heads)} stages, and depths {len(self.depths)}")
+            raise ValueError(f"heads has {len(self.heads)} stages, but depths has {len(self.depths)}")
         for stage, heads in enumerate(self.heads):
             width, pixels = self.width * 2**stage, SWIN_PATCH * 2**stage
             if width % heads:
-                raise ValueError(f"heads: stage {stage + 1} has {width} values, which {heads} heads cannot share")
+                raise ValueError(f"heads: in stage {stage + 1}, the width {width} is not divisible by {heads} heads")
             if self.size % (pixels * min(self.window, self.size // pixels or self.window)):
                 raise ValueError(
-                    f"size = {self.size}: stage {stage + 1} sees cells of {pixels} pixels in windows of {self.window}, "
-                    f"so a multiple of {SWIN_PATCH * 2 ** (len(self.depths) - 1) * self.window} pixels fits"
+                    f"size = {self.size}: stage {stage + 1} has windows of {self.window} x {pixels} pixels; "
+                    f"use a multiple of {SWIN_PATCH * 2 ** (len(self.depths) - 1) * self.window} pixels"
                 )
         return self
 
 
 class BertLayersSettings(TextEncoderSettings):
-    """X-VLM's layers of BERT under a linear layer on the first token. They learn; their weights come as Swin's do."""
+    """X-VLM's trainable BERT layers and a linear layer on the first token; weights come from `model.fusion.weights`."""
 
     network: ClassVar[str] = "goalgrid.retrieval.components.xvlm.bert_layers:BertEncoder"
     boundaries: ClassVar[bool] = True
@@ -71,12 +71,12 @@ class BertLayersSettings(TextEncoderSettings):
     encoder: Literal["bert-layers"] = Field(description=TEXT_ENCODER)
     pieces: WeightsName = Field(
         "google-bert/bert-base-uncased",
-        description="name on the model hub of the tokenizer, --weights says where it lies; random: it reads words",
+        description="the tokenizer's name on the model hub (local path: --weights); random: use words as tokens",
     )
-    layers: Annotated[PositiveInt, Unit("layers")] = Field(6, description="layers of the text encoder")
-    width: Annotated[PositiveInt, Unit("values")] = Field(768, description="width of a token's state")
-    heads: Annotated[PositiveInt, Unit("heads")] = Field(12, description="attention heads of a layer")
-    hidden: Annotated[PositiveInt, Unit("values")] = Field(3072, description="width of the MLP of a layer")
+    layers: Annotated[PositiveInt, Unit("layers")] = Field(6, description="number of layers in the text encoder")
+    width: Annotated[PositiveInt, Unit("values")] = Field(768, description="hidden size")
+    heads: Annotated[PositiveInt, Unit("heads")] = Field(12, description="attention heads per layer")
+    hidden: Annotated[PositiveInt, Unit("values")] = Field(3072, description="hidden width of the MLP in each layer")
     dropout: Dropout = Field(0.1, description="share of the values set to zero in training")
 
     @property
@@ -86,21 +86,21 @@ class BertLayersSettings(TextEncoderSettings):
     @model_validator(mode="after")
     def _heads_share_the_width(self) -> "BertLayersSettings":
         if self.width % self.heads:
-            raise ValueError(f"heads: {self.width} values, which {self.heads} heads cannot share")
+            raise ValueError(f"heads: the width {self.width} is not divisible by {self.heads} heads")
         return self
 
 
 class XvlmFusionSettings(FusionSettings):
-    """X-VLM's: layers of BERT that attend to the image; the widths are those of the text encoder."""
+    """X-VLM's fusion encoder: BERT layers with cross-attention to the image, as wide as the text encoder."""
 
     kind: Literal["x-vlm"] = Field(description=FUSION)
     weights: WeightsName = Field(
-        "x-vlm", description="weights of the whole model: X-VLM's own file, given by --weights x-vlm=FILE; or random"
+        "x-vlm", description="weights of the whole model: X-VLM's file, given by --weights x-vlm=FILE; or random"
     )
-    layers: Annotated[PositiveInt, Unit("layers")] = Field(6, description="layers of the fusion encoder")
+    layers: Annotated[PositiveInt, Unit("layers")] = Field(6, description="number of layers in the fusion encoder")
     candidates: Annotated[int, Field(ge=10), Unit("candidates")] = Field(
         256,
-        description="how many answers of a query the fusion encoder reranks in the test: COCO 256, Flickr30K 128",
+        description="candidates per query that the fusion encoder reranks in tests; X-VLM: COCO 256, Flickr30K 128",
     )
 
     @property
@@ -109,5 +109,5 @@ class XvlmFusionSettings(FusionSettings):
 
     @property
     def file(self) -> PretrainedFile | None:
-        """X-VLM's file; None: the model begins at random."""
+        """X-VLM's weights file; None if the model is randomly initialised."""
         return None if self.weights == RANDOM else PretrainedFile(weights=self.weights, architecture={}, family="x-vlm")

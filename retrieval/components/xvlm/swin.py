@@ -1,6 +1,6 @@
-"""Swin as X-VLM has it: windows of tokens attend to one another, and every other block shifts the windows by a half.
+"""Swin as in X-VLM: attention within windows of tokens; every other block shifts the windows by half their side.
 
-Weights have the names of the authors' code. `transformers.SwinModel` lacks the drop-path on a block's second branch.
+Weights are named as in the authors' code. `transformers.SwinModel` has no drop-path on a block's second branch.
 """
 
 import re
@@ -19,11 +19,11 @@ from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.encoders.statistics import STATISTICS
 
 MLP_RATIO = 4
-"""Width of a block's MLP, in widths of its stage."""
+"""Ratio of a block's MLP width to the stage's width."""
 
 
 class WindowAttention(nn.Module):
-    """Multi-head attention within windows of side x side tokens, with a learnt bias for each offset of two tokens."""
+    """Multi-head attention within windows of side x side tokens, with a learnt relative position bias."""
 
     relative_position_index: Int[Tensor, "n n"]
 
@@ -37,7 +37,7 @@ class WindowAttention(nn.Module):
     def forward(
         self, windows: Float[Tensor, "b w n d"], apart: Bool[Tensor, "w n n"] | None
     ) -> Float[Tensor, "b w n d"]:
-        """Attend within each window, not to tokens `apart`: a shifted window joins opposite sides of the picture."""
+        """Attend within each window, except to tokens `apart`, since shifted windows join opposite image borders."""
         b, w, n, _ = windows.shape
         bias = self.relative_position_bias_table[self.relative_position_index].permute(2, 0, 1)  # (heads, n, n)
         whole = bias.expand(w, -1, -1, -1)
@@ -52,7 +52,7 @@ class WindowAttention(nn.Module):
 
 
 class DropPath(nn.Module):
-    """Leaves a branch out for a share of the images, in training."""
+    """Drops a residual branch for a random share of the images in training."""
 
     def __init__(self, share: float) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class DropPath(nn.Module):
 
 
 class SwinBlock(nn.Module):
-    """Attention within windows, then an MLP, each on a normalised input and added to it; all sizes are in tokens."""
+    """A pre-norm block: attention within windows, then an MLP, with residual connections. Sizes are in tokens."""
 
     apart: Bool[Tensor, "w n n"] | None
 
@@ -96,7 +96,7 @@ class SwinBlock(nn.Module):
 
 
 class Merging(nn.Module):
-    """Four neighbours become a token of twice the width."""
+    """Patch merging: four neighbouring tokens become one of twice the width."""
 
     def __init__(self, width: int, grid: int) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Merging(nn.Module):
 
 
 class Swin(nn.Module):
-    """From normalised pixels to the last states; `drop_path` rises linearly from 0 at the first block."""
+    """The Swin transformer, from normalised pixels to final states; drop-path rises linearly, from 0 at block 1."""
 
     def __init__(self, settings: SwinSettings) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ class Swin(nn.Module):
 
 
 class SwinEncoder(nn.Module):
-    """X-VLM's image encoder, from raw pixels: a linear layer on the mean token; the fusion encoder reads all tokens."""
+    """X-VLM's image encoder on raw pixels: a linear layer on the mean token; the fusion encoder reads all tokens."""
 
     mean: Tensor
     deviation: Tensor
@@ -163,7 +163,7 @@ class SwinEncoder(nn.Module):
             self.register_buffer(name, torch.tensor(values)[:, None, None] * 255, persistent=False)
 
     def tokens(self, images: UInt8[Tensor, "b 3 h w"]) -> Float[Tensor, "b m k"]:
-        """The mean of the last states, and then the states, left to right and top to bottom."""
+        """Return the mean of the final states, followed by the states in row-major order."""
         states = self.backbone((images.float() - self.mean) / self.deviation)
         return torch.cat([states.mean(dim=1, keepdim=True), states], dim=1)
 
@@ -184,14 +184,14 @@ def _joined(windows: Float[Tensor, "b w n d"], grid: int, side: int) -> Float[Te
 
 
 def _offsets(side: int) -> Int[Tensor, "n n"]:
-    """The row of the bias table for each pair of a window's tokens: by their distance in rows, then in columns."""
+    """Return the row of the bias table for each pair of tokens in a window, given by their offset."""
     places = torch.cartesian_prod(torch.arange(side), torch.arange(side))
     rows, columns = (places[:, None] - places[None, :] + side - 1).unbind(-1)
     return rows * (2 * side - 1) + columns
 
 
 def _apart(grid: int, side: int, shift: int) -> Bool[Tensor, "w n n"]:
-    """Which tokens of a shifted window come from different sides of the picture."""
+    """Return which token pairs of a shifted window come from opposite borders of the image."""
     strip = torch.zeros(grid, dtype=torch.int64)
     strip[grid - side : grid - shift], strip[grid - shift :] = 1, 2
     regions = _windows((3 * strip[:, None] + strip)[None, ..., None], side)[0, ..., 0]
@@ -200,11 +200,11 @@ def _apart(grid: int, side: int, shift: int) -> Bool[Tensor, "w n n"]:
 
 _TABLE = re.compile(r"vision_encoder\.layers\.(\d+)\.blocks\.(\d+)\.attn\.relative_position_bias_table$")
 PRETRAINED_WINDOW = 7
-"""Of pictures of 224 pixels. X-VLM fine-tunes on pictures of 384 pixels, in windows of 12."""
+"""Window side for images of 224 pixels. X-VLM fine-tunes on images of 384 pixels with windows of 12."""
 
 
 def xvlm(weights: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The settings of `model.image` for the Swin below `vision_encoder`; its last stage has one window."""
+    """Infer the settings of `model.image` from the weights below `vision_encoder`; the last stage has one window."""
     tables = {
         tuple(map(int, match.groups())): value for name, value in weights.items() if (match := _TABLE.match(name))
     }
@@ -220,11 +220,11 @@ def xvlm(weights: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def resized(table: Float[Tensor, "n h"], rows: int) -> Float[Tensor, "m h"]:
-    """A table of biases, one for each offset and head, for larger windows, as the code of BEiT and X-VLM makes it.
+    """Interpolate a table of relative position biases (offsets, heads) to larger windows, as BEiT and X-VLM do.
 
-    Offsets of the smaller window are spread geometrically, 0, 1, 1 + q, 1 + q + q^2, ..., so that the last one reaches
-    the last offset of the larger window; a bicubic spline gives the biases between them. A table that is not smaller,
-    or no square, is given back as it is: it does not fit. A table has (2 w - 1)^2 rows for windows of side w.
+    Offsets of the smaller window are placed geometrically, at 0, 1, 1 + q, 1 + q + q^2, ..., with the last one at the
+    last offset of the larger window; a bicubic spline interpolates between them. A table has (2 w - 1)^2 rows for
+    windows of side w; one that is not smaller than `rows`, or not square, is returned unchanged.
     """
     from scipy.interpolate import RectBivariateSpline
 
@@ -240,7 +240,7 @@ def resized(table: Float[Tensor, "n h"], rows: int) -> Float[Tensor, "m h"]:
 
 
 def _steps(count: int, last: int) -> np.ndarray:
-    """As many numbers 1, 1 + q, 1 + q + q^2, ... as `count` says, with the q for which the last number is `last`."""
+    """Return `count` numbers 1, 1 + q, 1 + q + q^2, ..., with q chosen so that the last one is `last`."""
     low, high = 1.01, 1.5
     while high - low > 1e-6:
         q = (low + high) / 2

@@ -132,7 +132,7 @@ def test_an_imported_checkpoint_stands_beside_the_trials(verb: Verb, few_picture
     assert (row["epochs"], row["steps"]) == (0, 0)
     shown = verb("table", "f8k", "--format", "markdown", runs=home).stdout
     assert "| scan-published" in shown
-    said = "Published weights, evaluated here, without a seed or a training of ours: scan-published (SCAN on regions"
+    said = "Published weights, evaluated here but not trained here, so without a seed: scan-published (SCAN on regions"
     assert said in shown
     assert f"imported: {trial.trial_id}: SCAN on regions with a BiGRU, scan" in verb("status", "f8k", runs=home).stdout
     assert "  1 x imported" in verb("plan", "f8k", runs=home).stdout

@@ -94,7 +94,7 @@ def test_a_new_grid_of_videos_has_a_recipe_that_reads_their_experts(tmp_path: Pa
     made.write(tmp_path / "other", {"audio": 3})
     text, (doubt,) = new_grid.text("videos", None, [], ["goal"], str(tmp_path / "other"))
     assert 'recipes = ["ce"]' in text
-    assert "has vectors of 3 values; the recipe reads 128 of this expert" in doubt
+    assert "has vectors of 3 values, but the recipe expects 128 for this expert" in doubt
 
 
 def test_a_name_of_a_grid_with_a_dot_is_a_name_of_its_data(tmp_path: Path) -> None:

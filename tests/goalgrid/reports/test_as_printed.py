@@ -91,5 +91,5 @@ def test_where_stars_are_ensembles_the_best_has_another_mark() -> None:
     text = screen(reference("unified-table1"), 300)
     assert "SGRAF* + L_Unified" in text
     assert "^78.3" in text
-    assert "*: ensemble of two models; best behind ^." in text
+    assert "*: ensemble of two models; best marked ^." in text
     assert "*77.4" in screen(reference("selhn-table1"), 300)

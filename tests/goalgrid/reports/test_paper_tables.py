@@ -143,7 +143,7 @@ def test_missing_trials_are_no_quotation_and_the_caption_says_what_trains_them(h
     assert set(texts(table)) == {"--"}
     assert (
         "7 of 63 numbers are missing (--): 3 trials never run. "
-        "To train the 3 trials that the table's grid lacks: goalgrid run --paper selhn-table1." in table.caption
+        "To train the 3 trials missing from the table's grid: goalgrid run --paper selhn-table1." in table.caption
     )
     assert QUOTED not in table.caption
 
@@ -166,8 +166,8 @@ def test_other_settings_fill_a_row_where_nothing_else_does_and_are_named(
     assert texts(table)[0] == "50.0 (1/3)"
     assert ": epochs 2 in place of 20." in table.caption
     assert (
-        "2 trials never run. To train the 3 trials that the table's grid lacks, with those that other trials need and "
-        "those of rows that other settings fill: goalgrid run " in table.caption
+        "2 trials never run. To train the 3 trials missing from the table's grid, including trials that these depend "
+        "on, and trials of rows filled with other settings: goalgrid run " in table.caption
     )
     write_trial(home, saved(home, "long", "train.epochs=40").trials[0], PRINTED)
     table, why = filled("selhn-table1", home), "not filled, since trials differ in epochs 40 in place of 2"
@@ -305,7 +305,7 @@ def test_the_papers_numbers_stand_beside_ours(home: Home) -> None:
         ),
         (("demo", "--paper", "selhn-table1"), "--paper fills a paper's own table by its own protocols; leave GRID out"),
         (("--paper", "selhn-table1", "--protocol", "f30k-1k", "--rows", "seed"), "leave --protocol, --rows, --columns"),
-        (("--paper", "selhn-table1", "--metric", "medr"), "median rank is not reported here"),
+        (("--paper", "selhn-table1", "--metric", "medr"), "median rank is not reported in this table"),
         (("--paper", "selhn-table1", "--layout", "goal"), "cannot show"),
     ],
 )

@@ -82,7 +82,7 @@ def test_a_run_leaves_the_tables_that_its_command_prints(
     ("words", "message"),
     [
         (("demo", "--rows", "seeed"), "unknown axis 'seeed' in --rows"),
-        (("demo", "--metric", "r1,r5"), "the layout 'goal' shows one metric, and --metric r1,r5 names 2"),
+        (("demo", "--metric", "r1,r5"), "the layout 'goal' shows one metric, but --metric r1,r5 names 2"),
         (("demo", "--rows", "seed", "--metric", "r1,r2"), "unknown metric 'r2'"),
         (("goal-table3-coco", "--reference", "--rows", "pair"), "leave --rows out"),
         (("goal-table3-coco", "--reference", "--marks"), "as the paper printed it; leave --marks out"),
@@ -94,7 +94,7 @@ def test_a_run_leaves_the_tables_that_its_command_prints(
         (("demo", "--label", "tab:demo"), "for LaTeX alone: --label. Give --format latex"),
         (
             ("demo", "-o", "table.doc"),
-            "its ending names no format. Known: .csv, .html, .json, .tex, .md, .long.parquet, .parquet; or",
+            "its ending belongs to no format. Known: .csv, .html, .json, .tex, .md, .long.parquet, .parquet; or",
         ),
         (
             ("demo", "--format", "csv", "-o", "t.xlsx"),
@@ -137,11 +137,14 @@ def test_json_with_another_format_is_refused(words: tuple[str, ...], trained_pai
     ("words", "message"),
     [
         (("report", "demo", "-o", "r.pdf"), "r.pdf: its ending does not fit the format html. End it in .html."),
-        (("compare", "demo", "demo", "-o", "c.xlsx"), "its ending names no format. Known: .csv, .tex, .md; or give"),
-        (("compare", "demo", "demo", "-o", "c.parquet"), "c.parquet: its ending names no format."),
+        (
+            ("compare", "demo", "demo", "-o", "c.xlsx"),
+            "its ending belongs to no format. Known: .csv, .tex, .md; or give",
+        ),
+        (("compare", "demo", "demo", "-o", "c.parquet"), "c.parquet: its ending belongs to no format."),
         (("compare", "demo", "demo", "--format", "latex", "-o", "c.csv"), "End it in .tex, or give --format csv."),
         (("compare", "demo", "demo", "--json", "-o", "c.csv"), "--json prints on the screen; leave --output out."),
-        (("figures", "demo", "-o", "f.pdf"), "f.pdf: name a folder, where the pictures go, and give --format pdf."),
+        (("figures", "demo", "-o", "f.pdf"), "f.pdf: give a folder for the figures, and --format pdf."),
     ],
 )
 def test_no_verb_writes_another_format_than_the_ending_says(
@@ -154,7 +157,7 @@ def test_no_verb_writes_another_format_than_the_ending_says(
 
 def test_diagrams_go_into_a_folder() -> None:
     refused = CliRunner().invoke(app, ["diagrams", "con_con", "-o", "f.svg"]).exception
-    assert "f.svg: name a folder, where the pictures go, and give --format svg." in str(refused)
+    assert "f.svg: give a folder for the figures, and --format svg." in str(refused)
 
 
 @pytest.mark.gate

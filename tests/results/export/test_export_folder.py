@@ -172,7 +172,10 @@ def test_an_export_that_was_cut_off_is_given_again(tmp_path: Path) -> None:
     with staged(target) as staging:
         write_text(staging / "whole.csv", "whole")
     assert [path.name for path in target.iterdir()] == ["whole.csv"]
-    with pytest.raises(UserError, match=r"paper is not empty, it has whole\.csv; give a new folder"), staged(target):
+    with (
+        pytest.raises(UserError, match=r"paper is not empty: it contains whole\.csv; give a new folder"),
+        staged(target),
+    ):
         pass
     with pytest.raises(UserError, match=r"whole\.csv is a file"), staged(target / "whole.csv"):
         pass
@@ -218,7 +221,7 @@ def test_files_of_others_stay_and_refuse_an_export(mine: str, tmp_path: Path) ->
         (target / mine).parent.mkdir(parents=True, exist_ok=True)
         (target / mine).write_text("my thesis", encoding="utf-8")
         before = sorted(target.rglob("*"))
-        with pytest.raises(UserError, match=f"paper is not empty, it has {re.escape(mine.partition('/')[0])}"):
+        with pytest.raises(UserError, match=f"paper is not empty: it contains {re.escape(mine.partition('/')[0])}"):
             fill(target)
         assert (target / mine).read_text() == "my thesis"
         assert sorted(target.rglob("*")) == before

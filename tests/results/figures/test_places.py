@@ -35,4 +35,4 @@ def test_rho_is_left_out_where_it_cannot_be_computed(alone: Study) -> None:
     drawn = FIGURES["geometry"].draw(alone)
     assert drawn
     assert [axes.get_title() for axes in drawn.axes] == [""] * 3
-    assert drawn.texts[-1].get_text() == "a point for each epoch of a trial"
+    assert drawn.texts[-1].get_text() == "one point per trial and epoch"

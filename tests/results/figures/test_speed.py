@@ -32,5 +32,5 @@ def test_a_point_is_the_measured_speed_and_the_mean_rsum(study: Study, traced: H
     ]
     points = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_marker() in "os"]
     assert points == [(3_000.0, pytest.approx(mean)) for mean in means]
-    assert axes.get_xlabel() == "thousands of pairs scored a second, on a device, 2 threads"
+    assert axes.get_xlabel() == "thousands of pairs scored per second, on a device, 2 threads"
     assert axes.get_legend_handles_labels()[1][0] == f"cnn-bow con_con, {rows[0]['parameters'] / 1e6:#.3g} M weights"

@@ -38,7 +38,9 @@ def test_pgf_is_tex_or_names_the_program_that_it_lacks(study: Study, tmp_path: P
     figure = drawn(study)
     if lacks := lacking("amsmath,underscore,pgf"):
         named = "not found" if "without" in lacks else "pdflatex"
-        with pytest.raises(UserError, match=f"--format pgf takes no photographs, and asks pdflatex .*: .*{named}"):
+        with pytest.raises(
+            UserError, match=f"--format pgf cannot contain photographs, and needs pdflatex .*: .*{named}"
+        ):
             figures.save(figure, tmp_path, "matrix", "pgf")
     else:
         assert "\\begin{pgfpicture}" in figures.save(figure, tmp_path, "matrix", "pgf").read_text()

@@ -48,7 +48,7 @@ def test_a_long_sentence_gives_ranges() -> None:
     assert unequal_settings(cells_of(*where, objectives=objectives)) == (
         "Unequal settings: train.batch_size 64 to 1007, train.lr 0.002 to 1007, "
         "train.weight_decay 0 to 1007, train.ramp_epochs 0 to 1007, train.clip_norm 2 to 1007; "
-        "those of each cell by --format csv, json or parquet-long."
+        "for the settings of each cell use --format csv, json or parquet-long."
     )
 
 

@@ -132,7 +132,7 @@ def test_every_layout_shows_the_metric_that_is_asked_for(
     if metric in JUDGED:
         scores = replace(scores, protocol=ECCV, evaluate=Evaluate(protocols=[ECCV]))
     if layout == "known" and metric != "r1":
-        with pytest.raises(UserError, match="the layout 'known' shows names of losses and no metric"):
+        with pytest.raises(UserError, match="the layout 'known' shows names of losses, not metrics"):
             arrange(cells, scores, layout=layout, metric=metric)
         return
     table = arrange(cells, scores, layout=layout, metric=metric)
@@ -171,7 +171,7 @@ def test_weights_and_speed_stand_beside_the_recalls(cells: list[Cell], trained: 
     for options, message in (
         (
             {"metric": "r5,medr"},
-            "the layout 'goal' shows one metric, and --metric r5,medr names 2. Use --layout listing",
+            "the layout 'goal' shows one metric, but --metric r5,medr names 2. Use --layout listing",
         ),
         ({"metric": "r5,medr", "against": "paper"}, "--against paper shows one metric"),
     ):

@@ -89,7 +89,7 @@ def test_a_seed_as_column_shows_every_record(trained: Home) -> None:
         for row, cell in zip(block.rows, cells, strict=True):
             frames = [pd.read_parquet(trained.trial(trial.id).record) for trial in cell.trials]
             assert [entry.score.mean for entry in row.entries if entry] == [frame[metric][0] for frame in frames]
-    assert "one seed a value, so no spread" in table.caption
+    assert "one seed per value, so no spread" in table.caption
 
 
 def test_data_sets_stand_side_by_side() -> None:
@@ -225,5 +225,5 @@ def test_a_grid_of_one_cell_has_axes_too() -> None:
 
 @pytest.mark.parametrize("chosen", [{"layout": "goal"}, {"against": "paper"}])
 def test_axes_go_with_no_other_layout(chosen: dict[str, str]) -> None:
-    with pytest.raises(UserError, match="--rows, --columns and --blocks make a layout of their own"):
+    with pytest.raises(UserError, match="--rows, --columns and --blocks define the layout"):
         arrange(CELLS, SCORES, axes=Axes(("seed",)), **chosen)

@@ -112,7 +112,7 @@ def test_a_tidy_row_says_what_a_printed_number_is(tmp_path: Path) -> None:
 
 
 def test_a_paper_that_does_not_report_a_metric_says_so() -> None:
-    with pytest.raises(UserError, match=r"Recall@5 \(%\) is not reported here; reported: i2t_r1, t2i_r1"):
+    with pytest.raises(UserError, match=r"Recall@5 \(%\) is not reported in this table; reported: i2t_r1, t2i_r1"):
         drawn("goal-table3-coco", metric="r5")
     with pytest.raises(UserError, match="cannot show rows without an objective; use --layout listing"):
         drawn("goal-table6", layout="goal")
@@ -254,7 +254,7 @@ def test_a_grid_stands_beside_the_papers_numbers(third: list[Cell]) -> None:
     first = [entry.score.text for entry in table.blocks[0].rows[0].entries if entry]
     assert first == ["50.1 ± 0.5", "33.9 ± 0.9", "+16.2 ± 0.6", "50.1 ± 0.5", "22.8 ± 0.4", "+27.3 ± 0.4"]
     assert "Paper: as printed in goal-table3-coco, for 30 of 30 cells." in table.caption
-    assert "Not the recipe's" not in table.caption
+    assert "Settings that differ from the published recipe" not in table.caption
     rows = parquet.tidy(table).to_pylist()
     assert [row["column"] for row in rows[:3]] == ["ours", "paper", "difference"]
     assert rows[2]["difference"] == pytest.approx(50.1 - 33.9)
@@ -307,7 +307,7 @@ def test_two_tables_that_print_different_values_are_both_named() -> None:
 def test_settings_that_leave_the_recipe_are_named_beside_the_papers_numbers() -> None:
     cells = expand(load("goal-table3-coco", ["train.epochs=2", "objective.tau=5", 'objectives=["con_nca"]']))
     caption = arrange(cells, synthetic(cells), against="paper").caption
-    assert "Not the recipe's as published: train.epochs, objective.tau." in caption
+    assert "Settings that differ from the published recipe: train.epochs, objective.tau." in caption
 
 
 def test_a_cell_without_a_record_shows_the_papers_number_alone(third: list[Cell]) -> None:
@@ -324,7 +324,7 @@ def test_a_grid_that_no_paper_reports_is_told_what_is_reported() -> None:
     flickr = expand(load("goal-table3-f30k", ['recipes=["vsepp-r152"]']))
     with pytest.raises(UserError, match=r"Reported: vsepp-r152 on coco by coco-5k \(15 objectives\)"):
         arrange(flickr, synthetic(flickr), against="paper")
-    with pytest.raises(UserError, match="has a layout of its own; leave --layout goal out"):
+    with pytest.raises(UserError, match="has a fixed layout, so it cannot be combined with --layout goal"):
         arrange(demo, synthetic(demo), layout="goal", against="paper")
 
 

@@ -77,7 +77,7 @@ def test_a_draw_is_one_of_the_300_first_captions_and_of_the_60_first_images() ->
 @pytest.mark.parametrize(
     ("i2t", "t2i", "message"),
     [
-        (None, np.zeros((10, 2), np.int32), r"needs a single file i2t\*\.npy.*there: none"),
+        (None, np.zeros((10, 2), np.int32), r"must contain exactly one file i2t\*\.npy.*found: none"),
         (np.zeros((5, 2), np.int32), np.zeros((10, 2), np.int32), "i2t_f30k.npy has candidates for 5 rows.* has 6"),
         (np.zeros((6, 2), np.int32), np.full((10, 2), 6, np.int32), "t2i_f30k.npy names row 6; .* rows 0 to 5"),
         (np.zeros((6, 2), np.float32), np.zeros((10, 2), np.int32), "holds float32 of shape"),
@@ -102,7 +102,9 @@ def test_a_candidate_of_the_rows_own_image_is_refused(tmp_path: Path, split: Spl
     Candidates.open(tmp_path, split)
     files[name][row] = 4 if name == "i2t" else OWNERS[row]
     np.save(tmp_path / f"{name}.npy", files[name])
-    with pytest.raises(DataError, match=rf"{name}.npy, row {row} \(from 0\): a candidate is of the row's own image"):
+    with pytest.raises(
+        DataError, match=rf"{name}.npy, row {row} \(from 0\): a candidate belongs to the row's own image"
+    ):
         Candidates.open(tmp_path, split)
 
 
@@ -115,5 +117,5 @@ def test_a_row_anywhere_in_the_candidates_is_one_of_the_split(tmp_path: Path, ro
     t2i[300] = row
     np.save(tmp_path / "i2t_f30k.npy", i2t)
     np.save(tmp_path / "t2i_f30k.npy", t2i)
-    with pytest.raises(DataError, match=f"t2i_f30k.npy names row {row}; the training split has rows 0 to 9"):
+    with pytest.raises(DataError, match=f"t2i_f30k.npy names row {row}, the training split has rows 0 to 9"):
         Candidates.open(tmp_path, split)

@@ -143,5 +143,5 @@ def test_weights_are_given_in_the_precision_that_is_asked_for() -> None:
 
 
 def test_a_single_validation_image_cannot_be_halved() -> None:
-    with pytest.raises(DataError, match=r"there is 1 image\. Raise dataset\.val_images"):
+    with pytest.raises(DataError, match=r"there is only 1 image\. Raise dataset\.val_images"):
         LearntWeights(settings_of("dataset.val_images=1"), shapes.load(PICTURES), CPU)

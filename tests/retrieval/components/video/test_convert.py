@@ -79,7 +79,7 @@ def test_a_file_a_video_keeps_its_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"video0": Code()}, "it names posix.system, which does not belong in an array; it was not run"),
+        ({"video0": Code()}, "it refers to posix.system, which arrays do not need; the code was not run"),
         ({"video0": np.ones((2, 4)), "video1": np.ones((2, 5))}, "5 values for 'video1', and of 4 for 'video0'"),
         ({"video0": np.array([[1.0, np.nan]])}, "has NaN or infinity in a vector of 'video0'"),
         ({"video0": np.ones((2, 3, 4))}, r"expected numbers \(D\) or \(T, D\)"),
@@ -104,7 +104,7 @@ def test_a_pickle_that_does_not_fit_is_one_message(
     [
         ("face", "neither EXPERT=PATH nor"),
         ("face=", "neither EXPERT=PATH nor"),
-        ("../face=no.pickle", "expert '../face' is to be the name of a folder"),
+        ("../face=no.pickle", "expert '../face' must be a valid folder name"),
         ("face=no.pickle", "No such file"),
         ("face=.", "no .npy"),
     ],

@@ -163,9 +163,9 @@ def test_numbers_of_experts_that_differ_are_one_message() -> None:
 
     text = {"encoder": "gated", "weights": "random", "architecture": {"model_type": "bert"}, "experts": 2}
     video = CE.model_dump()
-    with pytest.raises(ValueError, match=r"text.experts = 2, and image.experts names 3"):
+    with pytest.raises(ValueError, match=r"text.experts = 2, but image.experts has 3"):
         ModelSettings.model_validate({"image": video, "text": text, "scorer": {"kind": "mixture"}})
-    with pytest.raises(ValueError, match="go together"):
+    with pytest.raises(ValueError, match="must be used together"):
         ModelSettings.model_validate({"image": video, "text": {"encoder": "gru"}})
     with pytest.raises(ValueError, match="unknown expert 'aa'"):
         CeSettings.model_validate({**video, "tokens": {"aa": 3}, "clusters": {"aa": 2}})

@@ -126,7 +126,7 @@ def test_the_content_of_videos_without_captions_is_one_message(root: Path, tmp_p
 @pytest.mark.parametrize(
     ("reads", "said"),
     [
-        ([ExpertRead("face", 7, "mean")], "has vectors of 6 values; the recipe reads 7 of this expert"),
+        ([ExpertRead("face", 7, "mean")], "has vectors of 6 values, but the recipe expects 7 for this expert"),
         ([ExpertRead("fece", 6, "mean")], "has no expert 'fece', which the recipe reads. Did you mean 'face'"),
     ],
 )
@@ -150,8 +150,8 @@ def test_several_arrays_in_a_file_of_one_are_one_message(root: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("video0", r"videos.txt, line 1: is 'video0', not a video and a number"),
-        ("video0 two", r"videos.txt, line 1: is 'video0 two', not a video and a number"),
+        ("video0", r"videos.txt, line 1: is 'video0', not a video's name and a number"),
+        ("video0 two", r"videos.txt, line 1: is 'video0 two', not a video's name and a number"),
         ("video1 2", r"videos.txt: names videos more than once: video1"),
     ],
 )
@@ -198,8 +198,8 @@ def renamed(content: dict[str, Any]) -> None:
 
 
 EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "names": (renamed, r"face.videos\.txt: names no video of train and val and test with vectors\. The first is "
-              r"'video0\.mp4', and the nearest name here is 'video0': write names alike"),
+    "names": (renamed, r"face.videos\.txt: has no vectors for any video of train and val and test\. The first is "
+              r"'video0\.mp4', and the most similar name here is 'video0': use the same names"),
     "split": (lambda c: c["videos"][7].update(split="TRAIN"),
               r"videos\[7\], video7: unknown split 'TRAIN'\. Known: .* Did you mean 'train'\?"),
     "null": (lambda c: c["sentences"][4].update(caption=None),
@@ -223,7 +223,7 @@ def test_dev_is_val_and_captions_of_unknown_videos_are_counted(root: Path, tmp_p
 
     edited(root, tmp_path, edit)
     assert len(load("mine", tmp_path, None, reads=READS).val.images) == made.COUNTS["validate"]
-    note = "3 captions of 2 videos that no split lists: v1, v2"
+    note = "3 captions of 2 videos in no split: v1, v2"
     assert [problem.what for problem in check("mine", tmp_path).problems] == [note]
     assert [problem.what for problem in content("mine", tmp_path, features=True).problems] == [note]
 
@@ -237,7 +237,7 @@ def test_an_expert_that_saw_half_of_the_videos_is_noted(root: Path, tmp_path: Pa
     listing.write_text("".join(f"{'x' * (line.split()[0] in others)}{line}\n" for line in lines))
     load("mine", tmp_path, None, reads=READS)
     (problem,) = check("mine", tmp_path).problems
-    assert (problem.what, problem.kind) == ("has vectors of 3 of 6 videos of val", "note")
+    assert (problem.what, problem.kind) == ("has vectors for only 3 of 6 videos of val", "note")
 
 
 def test_a_copy_of_1k_a_lacks_its_test_or_validates_on_videos_that_train(root: Path, tmp_path: Path) -> None:
@@ -245,12 +245,12 @@ def test_a_copy_of_1k_a_lacks_its_test_or_validates_on_videos_that_train(root: P
         (tmp_path / name).symlink_to(root / name)
     problems = check("msr-vtt-1k-a", tmp_path).problems
     missing = [problem.what for problem in problems if problem.place.endswith(msr_vtt.TEST_1K_A)]
-    assert missing == ["is missing: the test of 1k-A, a row for each video with its caption"]
+    assert missing == ["is missing: the 1k-A test split, one row per video with its caption"]
     rows = "".join(f"ret{n},msr{n},video{n},a man\n" for n in range(30, 38))
     (tmp_path / msr_vtt.TEST_1K_A).write_text(f"key,vid_key,video_id,sentence\n{rows}")
     report = check("msr-vtt-1k-a", tmp_path)
     assert all("officially" in problem.what for problem in report.problems)
-    assert report.parts[0].notes["val"].endswith("its videos also train, as in MMT")
+    assert report.parts[0].notes["val"].endswith("its videos are also used for training, as in MMT")
 
 
 def test_recipes_for_images_refuse_videos(root: Path) -> None:

@@ -155,10 +155,10 @@ def test_every_weight_learns_and_a_path_is_dropped_for_some_images(
 @pytest.mark.parametrize(
     ("part", "values", "said"),
     [
-        ("image", {"heads": [1, 2, 4]}, "heads has 3 stages, and depths 4"),
-        ("image", {"heads": [3, 2, 4, 8]}, "stage 1 has 8 values, which 3 heads cannot share"),
-        ("image", {"size": 72}, "size = 72: stage 2 sees cells of 8 pixels in windows of 2, so a multiple of 64"),
-        ("text", {"heads": 5}, "12 values, which 5 heads cannot share"),
+        ("image", {"heads": [1, 2, 4]}, "heads has 3 stages, but depths has 4"),
+        ("image", {"heads": [3, 2, 4, 8]}, "in stage 1, the width 8 is not divisible by 3 heads"),
+        ("image", {"size": 72}, "size = 72: stage 2 has windows of 2 x 8 pixels; use a multiple of 64"),
+        ("text", {"heads": 5}, "the width 12 is not divisible by 5 heads"),
         ("text", {"encoder": "gru"}, "set model.text.encoder = bert-layers, now gru"),
     ],
 )
