@@ -61,7 +61,7 @@ def _heat(axes: Axes, scores: list[list[Score]]) -> Any:
 
 
 def draw_effects(study: Study) -> Figure | None:
-    """Draw marginal means and interaction lines (parallel: no interaction) per direction; None for a single cell."""
+    """Draw the factors' marginal means and their interaction, one row per direction; None for fewer than two cells."""
     rows = {direction: _analysed(study, direction) for direction in study.directions}
     analysed = {direction: parts for direction, parts in rows.items() if parts}
     if not analysed:

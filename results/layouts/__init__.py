@@ -27,9 +27,9 @@ DEFAULT_METRIC = "r1"
 def natural(cells: Sequence[Cell], scores: captions.TableSource) -> str:
     """Return the default layout: a paper's own; for a grid, `goal` if GOAL's matrix has all objectives, else by rows.
 
-    By rows is `listing`, with one block per recipe; or `losses`, with one block for all recipes, if there are several
-    and one of them would be alone in its block. Human judgements (ECCV Caption, CxC) have several metrics, so they are
-    never shown as a matrix.
+    With rows, the layout is `listing`, which has one block per recipe and data set. If there are several recipes and a
+    block would have a single row, it is `losses`, with one block per data set. Metrics from human judgements (ECCV
+    Caption, CxC) are always listed, never shown as a matrix.
     """
     if not isinstance(scores, Scores):
         return scores.content.layout

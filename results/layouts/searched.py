@@ -117,12 +117,12 @@ def named(by: str) -> str:
 
 
 def _span(values: Sequence[float]) -> str:
-    """`7.0`, or `5.0 to 7.0`."""
+    """Return the range of the values: `7.0`, or `5.0 to 7.0`."""
     return " to ".join(dict.fromkeys(f"{value:.1f}" for value in (min(values), max(values))))
 
 
 def _range(values: Iterable[int]) -> str:
-    """`7`, or `5 to 7`."""
+    """Return the range of the values: `7`, or `5 to 7`."""
     return " to ".join(map(str, sorted({min(every := [*values]), max(every)})))
 
 

@@ -74,7 +74,7 @@ class _FittedBlock:
     block: Block
     spell: Callable[[str], str]
     star: str
-    """Sign in front of the best entries."""
+    """Mark before the best entries; empty if they are bold."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         parts = self._parts(console, options)

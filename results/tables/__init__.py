@@ -34,7 +34,7 @@ class TableEntry:
     keys: Mapping[str, str]
     """The values of its axes, and its metric, by name, for tidy exports."""
     like_best: bool | None = None
-    """Whether the value is not distinguishable from the best of its contest; None if not tested."""
+    """Whether the value is not significantly different from the best it competes with; None if not tested."""
     mark: str = ""
     """Mark of its note in the caption; empty if it has none."""
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class TableEntry:
     validation: Mapping[str, object] = field(default_factory=dict)
     """The selection metric of the chosen settings, in the search and on fresh seeds, and of the default."""
     contest: str = ""
-    """Group of rows within which it competes, if a paper marks several bests, as for R and RG features; else empty."""
+    """Group within which it competes, if a paper marks several bests, e.g. for R and RG features; else empty."""
     remarks: tuple[str, ...] = ()
     """Further remarks of a paper on its cell, given by letters below the table."""
     verdict: str = ""

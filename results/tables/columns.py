@@ -21,50 +21,48 @@ _TEXT, _NUMBER, _BOOL = pa.string(), pa.float64(), pa.bool_()
 METRIC_UNIT = "as of the metric"
 
 PLACE = {
-    "block": Column(_TEXT, "the title above the row; where the paper prints none, the table: `SelHN Table 1`"),
-    "row": Column(_TEXT, "the name of the row as printed; with `block` it tells the rows of a table apart"),
+    "block": Column(_TEXT, "title of the row's block; if a paper prints none, the name of the table: `SelHN Table 1`"),
+    "row": Column(_TEXT, "name of the row as printed; unique within the table together with `block`"),
 }
 """Columns for the place in the table, in both forms."""
 
 PAPER = {
-    "paper": Column(_TEXT, "the paper whose table it is"),
+    "paper": Column(_TEXT, "the paper that contains the table"),
     "table": Column(_TEXT, "the table's number in the paper"),
 }
 """Columns for the source in a paper, in both forms."""
 
 OF = {
     "dataset": Column(_TEXT, "the data set"),
-    "protocol": Column(_TEXT, "the protocol that evaluates it"),
-    "recipe": Column(_TEXT, "the recipe; null for a row of a paper that no recipe here trains"),
-    "objective": Column(_TEXT, "the objective; null for a row of a paper that no objective here trains"),
-    "model": Column(_TEXT, "the paper's name of the model; null in a table of a grid"),
-    "loss": Column(_TEXT, "the paper's name of the loss; null in a table of a grid, or if `model` includes it"),
+    "protocol": Column(_TEXT, "the evaluation protocol"),
+    "recipe": Column(_TEXT, "the recipe; null if no recipe here matches the paper's row"),
+    "objective": Column(_TEXT, "the objective; null if no objective here matches the paper's row"),
+    "model": Column(_TEXT, "the model's name in the paper; null in tables of a grid"),
+    "loss": Column(_TEXT, "the loss's name in the paper; null in tables of a grid, or if `model` includes it"),
 }
 """Columns for the cell, in both forms."""
 
 PARTS = {
-    "pair": Column(_TEXT, "the pair weight of a row, in GOAL's matrix or if `--rows` or `--blocks` name it"),
-    "triplet": Column(_TEXT, "the triplet weight of a row, if `--rows` or `--blocks` name it"),
-    "seed": Column(pa.int64(), "the seed, if `--rows`, `--columns` or `--blocks` name it"),
-    "metric": Column(_TEXT, "the metric of a row, if `--rows` or `--blocks` name it"),
+    "pair": Column(_TEXT, "the row's pair weight, in GOAL's matrix, or if listed in `--rows` or `--blocks`"),
+    "triplet": Column(_TEXT, "the row's triplet weight, if listed in `--rows` or `--blocks`"),
+    "seed": Column(pa.int64(), "the seed, if listed in `--rows`, `--columns` or `--blocks`"),
+    "metric": Column(_TEXT, "the row's metric, if listed in `--rows` or `--blocks`"),
 }
 """Further columns of the wide form in some layouts."""
 
-SWEPT = Column(_TEXT, "swept settings, as `train.lr=0.001 objective.tau=10`; null without any")
-DIFFERS = Column(_TEXT, "how your training differs from the source of the paper's numbers; null where nothing is known")
+SWEPT = Column(_TEXT, "swept settings, as `train.lr=0.001 objective.tau=10`; null if there are none")
+DIFFERS = Column(_TEXT, "how your training differs from the paper's; null if no difference is known")
 
 VALUES = {
-    "n": Column(
-        pa.int32(), "seeds that the mean is over; of a paper's number its runs, null if it does not say", "seeds"
-    ),
-    "expected": Column(pa.int32(), "seeds that the grid asks for; null for a number of a paper", "seeds"),
-    "mean": Column(_NUMBER, "the mean over the seeds, unrounded; null where no trial is done", METRIC_UNIT),
-    "std": Column(_NUMBER, "the sample standard deviation over the seeds; null for fewer than two", METRIC_UNIT),
+    "n": Column(pa.int32(), "number of seeds in the mean; for a paper's number, its runs, null if not stated", "seeds"),
+    "expected": Column(pa.int32(), "number of seeds in the grid; null for a paper's number", "seeds"),
+    "mean": Column(_NUMBER, "mean over seeds, unrounded; null if no trial has finished", METRIC_UNIT),
+    "std": Column(_NUMBER, "sample standard deviation over seeds; null for fewer than two", METRIC_UNIT),
     "difference": Column(_NUMBER, "ours - paper, with `--against paper`", METRIC_UNIT),
     "standard_error": Column(_NUMBER, "Welch's standard error of the difference", METRIC_UNIT),
-    "quoted": Column(_BOOL, "whether the number is the paper's and was not measured here"),
+    "quoted": Column(_BOOL, "whether the number is quoted from the paper, not measured here"),
     "like_best": Column(
-        _BOOL, "with `--marks`: whether it is marked as not distinguishable from the best; null: not tested"
+        _BOOL, "with `--marks`: whether the value is not significantly different from the best; null if not tested"
     ),
     "text": Column(_TEXT, "the value as printed"),
 }
@@ -75,12 +73,12 @@ COUNTS = ("n", "expected")
 IS_OF = {
     **PAPER,
     **OF,
-    "pair_weight": Column(_TEXT, "the pair weight of an objective of GOAL's matrix"),
-    "triplet_weight": Column(_TEXT, "the triplet weight of an objective of GOAL's matrix"),
+    "pair_weight": Column(_TEXT, "the objective's pair weight in GOAL's matrix"),
+    "triplet_weight": Column(_TEXT, "the objective's triplet weight in GOAL's matrix"),
     "seed": PARTS["seed"],
-    "metric": Column(_TEXT, "the metric: `i2t_r1` is Recall@1 of images that search texts"),
+    "metric": Column(_TEXT, "the metric, e.g. `i2t_r1` is Recall@1 from image to text"),
     "column": Column(_TEXT, "with `--against paper`: ours, paper or difference"),
-    "reported_in": Column(_TEXT, "with `--against paper`: the table that prints the paper's number"),
+    "reported_in": Column(_TEXT, "with `--against paper`: the table that contains the paper's number"),
 }
 """Columns for the cell in the long form, followed by the swept settings by dotted name."""
 SETTING = Column(_TEXT, "the value of a swept setting")
@@ -88,12 +86,14 @@ SETTING = Column(_TEXT, "the value of a swept setting")
 LONG = {
     **IS_OF,
     **VALUES,
-    "trials": Column(pa.list_(_TEXT), "ids of the trials behind the mean, in the order of their seeds"),
-    "missing": Column(_TEXT, "ids of the trials without a value, each with the reason; null where none is missing"),
-    "note": Column(_TEXT, "with `--against paper`: what is wrong with the paper's number, or what other tables print"),
+    "trials": Column(pa.list_(_TEXT), "ids of the trials in the mean, in the order of their seeds"),
+    "missing": Column(_TEXT, "ids of missing trials, each with the reason; null if none is missing"),
+    "note": Column(
+        _TEXT, "with `--against paper`: doubts about the paper's number, or different values in other tables"
+    ),
     "differs": DIFFERS,
     **PLACE,
-    "heading": Column(_TEXT, "what is printed above the column, in one line"),
+    "heading": Column(_TEXT, "the column's headings, in one line"),
 }
 """The columns of the long form, in order."""
 
@@ -104,9 +104,9 @@ ALWAYS = (
 """Columns of the long form that every table has; the others exist only if some value has them."""
 
 TABLES = {
-    "settings": "the settings in which its cell differs from others of the data set, though no axis says so",
-    "chosen": "the settings that validation chose for its cell",
-    "validation": "the metric that chose: of the chosen point in the search, of the default, the gain over it, and of "
-    "the trials with chosen values on fresh seeds",
+    "settings": "settings, other than axes, in which the cell differs from other cells of the data set",
+    "chosen": "settings of the cell that were chosen on the validation split",
+    "validation": "the selection metric: of the chosen point in the search, of the default, the gain over it, and of "
+    "the chosen values on fresh seeds",
 }
 """Columns of the long form whose values are structs (mostly settings by dotted name), with their meanings."""

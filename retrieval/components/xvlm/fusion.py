@@ -51,7 +51,7 @@ def negatives(
 ) -> Int[Tensor, " a"]:
     """Sample a negative column for each row, from softmax(sim / temperature) + 1e-5 over columns of other images.
 
-    A row without such a column has its own. Unlike torch.multinomial, this does not wait for the device:
+    A row without such columns gets one of its own image. Unlike torch.multinomial, this does not wait for the device:
     it takes the argmax of weights divided by exponential random variables, which has the same distribution.
     """
     weights = (torch.softmax(sim.float() / temperature, dim=1) + LEAST).masked_fill(owners[:, None] == owners, 0.0)

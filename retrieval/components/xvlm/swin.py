@@ -43,7 +43,7 @@ class WindowAttention(nn.Module):
         whole = bias.expand(w, -1, -1, -1)
         if apart is not None:
             whole = whole.masked_fill(apart[:, None], -torch.inf)
-        # Windows stand beside the heads, so that all images share one mask.
+        # Windows are batched with the heads, so that all images share one mask.
         parts = self.qkv(windows).view(b, w, n, 3, self.heads, -1).permute(3, 0, 1, 4, 2, 5).flatten(2, 3)
         query, key, value = parts.unbind(0)
         mask = whole.flatten(0, 1).to(query.dtype)

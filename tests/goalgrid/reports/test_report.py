@@ -487,7 +487,7 @@ def test_a_grid_of_which_nothing_is_done_has_a_report(verb: Verb, tmp_path: Path
 def test_a_page_without_results_says_why(pair: Home) -> None:
     seen = grid_state(pair)
     assert "Results are being read." in report.render(seen, measured=Measured(), live=1)
-    assert "No finished trial has results on the data that are here now." in report.render(seen, measured=Measured())
+    assert "No finished trial has results on the current data." in report.render(seen, measured=Measured())
 
 
 @pytest.mark.gate

@@ -125,7 +125,7 @@ def test_a_grid_that_a_paper_reports_is_put_beside_it() -> None:
     assert tables[Path("tables/coco-5x1k/goal")].command == "goalgrid table goal-table3-coco --protocol coco-5x1k"
     text = readme(TableRequest(grid.name), grid, cells, Measured(), tables, Counter(), False)
     assert "- `tables/against.*`: `goalgrid table goal-table3-coco --against paper --format FORMAT`" in text
-    assert "Nothing is done yet." in text
+    assert "No trial is done yet." in text
     assert "`goalgrid report goal-table3-coco`" in text
     narrowed = readme(
         TableRequest(grid.name, only="objective=con_con seed=0"), grid, cells, Measured(), tables, Counter(), False
@@ -139,10 +139,11 @@ def test_the_readme_says_what_a_grid_needs_on_another_machine(tmp_path: Path) ->
     about = (expand(grid), Measured(), {}, Counter[str](), False)
     plain, theirs = (readme(TableRequest(grid.name), of, *about) for of in (load("demo"), own))
     assert (
-        "\n```\ngoalgrid run grid.toml\n```\n\ntrains what is not done and prints the first table.\nThen, in" in plain
+        "\n```\ngoalgrid run grid.toml\n```\n\ntrains all unfinished trials and prints the first table.\nThen, in"
+        in plain
     )
     assert "\n```\ngoalgrid run grid.toml --trust-code --root coco=DIR\n```\n" in theirs
-    assert "runs the text of /home/author/l.py below `[[uses]]` in `grid.toml`: read it first." in theirs
+    assert "runs the code of /home/author/l.py given under `[[uses]]` in `grid.toml`: read it first." in theirs
 
 
 def test_the_readme_says_how_many_trials_other_code_trained(grid: Grid, cells: list[Cell], trained: Home) -> None:
@@ -151,7 +152,7 @@ def test_the_readme_says_how_many_trials_other_code_trained(grid: Grid, cells: l
         measured = Measured(rows=scores.rows, scores=replace(scores, now=Now(now)))
         text = readme(TableRequest(grid.name), grid, cells, measured, {}, Counter(), False)
         assert text.startswith(f"# demo\n\n4 of 6 trials are done.\n{said}")
-        assert ("by the code of now" in text) == bool(said)
+        assert ("use the current code" in text) == bool(said)
 
 
 def test_swept_values_are_part_of_a_trials_command() -> None:
