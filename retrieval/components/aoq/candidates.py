@@ -143,12 +143,12 @@ def _ranked(path: Path, rows: int, most: int) -> Int[np.ndarray, "n k"]:
         )
     if len(array) != rows:
         raise DataError(
-            f"{path} has candidates for {len(array):,} rows, the training split has {rows:,}. Is it from another split?"
+            f"{path} has candidates for {len(array):,} rows; the training split has {rows:,}. Is it from another split?"
         )
     least, largest = int(array.min()), int(array.max())
     if least < 0 or largest >= most:
         wrong = largest if largest >= most else least
         raise DataError(
-            f"{path} names row {wrong:,}, the training split has rows 0 to {most - 1:,}. From another split?"
+            f"{path} names row {wrong:,}; the training split has rows 0 to {most - 1:,}. From another split?"
         )
     return array

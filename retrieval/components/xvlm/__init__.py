@@ -14,7 +14,7 @@ def _fits(model: "ModelSettings") -> str:
         encoder = getattr(model, name).encoder
         if encoder != needed:
             return (
-                f"fusion {model.fusion.kind} needs X-VLM's encoders: set model.{name}.encoder = {needed}, not {encoder}"
+                f"fusion {model.fusion.kind} needs X-VLM's encoders: set model.{name}.encoder = {needed}, now {encoder}"
             )
     return ""
 

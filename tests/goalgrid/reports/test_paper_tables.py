@@ -360,7 +360,7 @@ def test_an_export_holds_the_trials_of_other_grids_behind_the_papers_table(verb:
     assert pq.read_table(folder / "records.parquet")["trial_id"].to_pylist() == [trial.id]
     assert (folder / "trials" / trial.id / "settings.json").exists()
     readme = (folder / "README.md").read_text(encoding="utf-8")
-    assert "0 of 27 trials are done.\n`tables/paper/` has numbers of 1 trial of other grids" in readme
+    assert "0 of 27 trials are done.\n`tables/paper/` contains numbers from 1 trial of other grids" in readme
     assert "- 1 trial: Python" in readme
     assert "- `differs.md`: " in readme
     rows = [

@@ -47,7 +47,7 @@ def test_a_papers_curve_that_has_no_place_in_the_figure_is_refused(study: Study)
     adopt = replace(study.part.cells["con_con"], objective="adopt")
     for cell in (study.part.cells["con_con"], adopt):  # another objective; another data set
         other = replace(study, part=replace(study.part, cells={cell.objective: cell}))
-        with pytest.raises(UserError, match="curves of adopt and triplet-hn on coco alone: add one"):
+        with pytest.raises(UserError, match="curves of adopt and triplet-hn on coco: add one"):
             next(draw_all([other], ["training"], reference="2ad-figureA1"))
     cell = replace(adopt, dataset="coco")
     same = replace(study, part=replace(study.part, cells={"adopt": cell}))

@@ -117,5 +117,5 @@ def test_a_row_anywhere_in_the_candidates_is_one_of_the_split(tmp_path: Path, ro
     t2i[300] = row
     np.save(tmp_path / "i2t_f30k.npy", i2t)
     np.save(tmp_path / "t2i_f30k.npy", t2i)
-    with pytest.raises(DataError, match=f"t2i_f30k.npy names row {row}, the training split has rows 0 to 9"):
+    with pytest.raises(DataError, match=f"t2i_f30k.npy names row {row}; the training split has rows 0 to 9"):
         Candidates.open(tmp_path, split)

@@ -154,7 +154,7 @@ def test_candidates_of_another_split_are_one_message_before_the_training(
     refused = goalgrid("run", "flickr8k", *overrides, "--root", f"mine={tmp_path / 'mine'}", "--here", runs=tmp_path)
     assert refused.returncode == 2
     assert (
-        "i2t_others.npy has candidates for 30 rows, the training split has 40. Is it from another split?"
+        "i2t_others.npy has candidates for 30 rows; the training split has 40. Is it from another split?"
         in refused.stderr
     )
     assert not (tmp_path / "trials").exists()

@@ -80,8 +80,8 @@ def test_a_file_a_video_keeps_its_numbers(tmp_path: Path) -> None:
     ("content", "said"),
     [
         ({"video0": Code()}, "it refers to posix.system, which arrays do not need; the code was not run"),
-        ({"video0": np.ones((2, 4)), "video1": np.ones((2, 5))}, "5 values for 'video1', and of 4 for 'video0'"),
-        ({"video0": np.array([[1.0, np.nan]])}, "has NaN or infinity in a vector of 'video0'"),
+        ({"video0": np.ones((2, 4)), "video1": np.ones((2, 5))}, "5 values for 'video1', but of 4 for 'video0'"),
+        ({"video0": np.array([[1.0, np.nan]])}, "has NaN or infinity in the vectors of 'video0'"),
         ({"video0": np.ones((2, 3, 4))}, r"expected numbers \(D\) or \(T, D\)"),
         ([1, 2], "holds a list"),
         ({"video0": "x"}, r"expected numbers \(D\) or \(T, D\)"),
