@@ -1,1 +1,1 @@
-"""The task: pairs of images and captions, encoders into one space, and retrieval in both directions."""
+"""Image-text retrieval: image-caption pairs, encoders into a joint space, and evaluation in both directions."""

@@ -1,1 +1,1 @@
-"""Data sets on the disk: their formats, their faults and their content. `opening` alone needs torch at once."""
+"""Data sets on disk: formats, checks and content. Only `opening` imports torch at the module level."""

@@ -1,4 +1,4 @@
-"""`goalgrid data check`: everything that is wrong with a user's copy of a data set, at once, and what it holds."""
+"""`goalgrid data check`: report all problems of a user's copy of a data set at once, and what it contains."""
 
 import os
 import shlex
@@ -28,16 +28,16 @@ from goalgrid.retrieval.words.splitting import MOST_UNKNOWN, READ_PIECES, freque
 
 FEATURES = "precomputed features"
 MIN_COUNT: int = DatasetSettings.model_fields["min_count"].default
-"""Uses that make a word known, where no grid says otherwise."""
+"""Default of `dataset.min_count`: how often a word must occur in the training captions to enter the vocabulary."""
 STEP = 100
-"""Images between two reports of progress."""
+"""Number of images between two progress reports."""
 ALIKE = 5
-"""Problems with the same fix that are spelled out; further problems are counted (`--json` has all)."""
+"""Maximum number of problems with the same fix to list; the others are only counted (`--json` lists all)."""
 
 
 @dataclass(frozen=True)
 class DataReport:
-    """Every form of the data under the root, and every problem; remarks are none."""
+    """All forms of the data found under the root, with problems; remarks are listed separately."""
 
     name: str
     root: Path
@@ -46,7 +46,7 @@ class DataReport:
     remarks: list[Problem] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """List the problems of the copy, then its parts, then what was not read or needs no repair."""
+        """Return the report as lines: the problems, the parts found, and the remarks."""
         parts = [line for part in self.parts for line in part.lines()]
         parts += ["", *(f"note: {remark}" for remark in self.remarks)] if self.remarks else []
         place = f"{self.name} under {self.root}"
@@ -55,7 +55,7 @@ class DataReport:
         text = [f"{place}: {counted(len(self.problems), 'problem')}", ""]
         for fix, alike in grouped((problem.fix, problem) for problem in self.problems).items():
             text += [f"- {problem.place}: {problem.what}" for problem in alike[:ALIKE]]
-            text += [f"  and {len(alike) - ALIKE:,} more like it"] if len(alike) > ALIKE else []
+            text += [f"  and {len(alike) - ALIKE:,} more with the same fix"] if len(alike) > ALIKE else []
             text += [f"  fix: {fix}", ""]
         return [*text, *parts]
 
@@ -75,14 +75,14 @@ def check(
     columns: Columns = (),
     copies: Path | None = None,
 ) -> DataReport:
-    """Look at all that lies under the root: raw images with annotations, and precomputed features.
+    """Check all data under the root: raw images with annotations, and precomputed features.
 
-    A shipped data set is held against its official size; any other name is a user's own data. `columns` and `copies`:
-    as of `load`.
+    A shipped data set is compared with its official size; any other name denotes the user's own data.
+    `columns`, `copies`: see `opening.load`.
     """
     official = catalog.described(name)
     if not root.is_dir():
-        missing = Problem(str(root), "there is no such folder", "Give the folder with --root.")
+        missing = Problem(str(root), "there is no such folder", "Give an existing folder with --root.")
         return DataReport(name, root, [], [missing])
     parts, stamp = list[Part](), Stamp(root)
     if annotated := annotations.Annotated.read(name, root, columns, copies):
@@ -93,7 +93,7 @@ def check(
     for part in parts:
         for split, size in part.sizes.items():
             if size.images and (odd := catalog.odd_size(name, split, size.images, size.captions)):
-                fix = "Take the split whole, or give your own subset another name."
+                fix = "Use the complete split, or give your subset another name."
                 part.problems.append(Problem(f"{split} split of {part.path}", odd, fix))
         _words(part)
         if all(problem.kind == "remark" for problem in part.problems):
@@ -105,26 +105,26 @@ def check(
 
 
 def _spelled(problem: Problem) -> Problem:
-    """A missing file's problem, with the name that a file there has in other code points, if there is one."""
+    """Extend the problem of a missing file if a file exists whose name differs only in Unicode normalisation."""
     path = Path(problem.place)
     composed = is_normalized("NFC", path.name)
     twin = path.with_name(normalize("NFD" if composed else "NFC", path.name))
     if not problem.what.endswith("is missing") or not os.path.lexists(twin):
         return problem
-    what = f"{problem.what}; a file there has the same letters in other code points, as macOS writes them"
+    what = f"{problem.what}; a file there has the same name in another Unicode normalisation, as written by macOS"
     rename = f"convmv -r -f utf-8 -t utf-8 {'--nfc' if composed else '--nfd'} --notest"
     return replace(problem, what=what, fix=f"Rename all such files: {rename} {shlex.quote(str(path.parent))}")
 
 
 def _pictures(annotated: annotations.Annotated, stamp: Stamp, progress: CheckProgress, workers: int) -> Part:
-    """Everything that the annotations name, each image file decoded and hashed."""
+    """Check everything the annotations list; decode and hash each image file."""
     path = annotated.path
     part = Part(f"raw images, {annotated.title}", path, problems=annotated.problems)
     for split, entries in annotated.by_split.items():
         part.captions[split] = [caption for entry in entries for caption in entry.captions]
         part.sizes[split] = SplitSize.of(Listing.of(entries, [entry.captions for entry in entries]))
         if not part.sizes[split].captions and not (annotated.problems and not any(annotated.by_split.values())):
-            fix = "Each of train, val and test needs images: look at what the annotations say of splits."
+            fix = "Each of train, val and test needs images: check the splits in the annotations."
             part.problems.append(Problem(f"{split} split of {path}", "is empty: 0 images", fix))
     part.files = list(dict.fromkeys(file for _, file in annotated.files))
     torn, part.read_as = look_at(part.files, progress, workers)
@@ -141,7 +141,7 @@ def _pictures(annotated: annotations.Annotated, stamp: Stamp, progress: CheckPro
 def look_at(
     files: Sequence[FileSlice], progress: CheckProgress = lambda what, done, of: None, workers: int = 1
 ) -> tuple[list[Problem], Counter[str]]:
-    """Decode every file; return the problems in file order, and how many files are read in which way of `READ_AS`."""
+    """Decode every file; return the problems in file order, and the number of files per kind of `READ_AS`."""
     problems, ways = list[Problem](), Counter[str]()
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="check") as pool:
         for number, (fault, ways_of_file) in enumerate(pool.map(_look, files), 1):
@@ -154,7 +154,7 @@ def look_at(
 
 
 def _look(file: FileSlice) -> tuple[str, tuple[str, ...]]:
-    """Why this file is no image, empty for a good image; and how it is read."""
+    """Return why this file cannot be decoded (empty if it can), and how it is read."""
     try:
         with undecoded(file) as image:
             image.load()
@@ -164,7 +164,7 @@ def _look(file: FileSlice) -> tuple[str, tuple[str, ...]]:
 
 
 def _features(name: str, folder: Path, stamp: Stamp, progress: CheckProgress) -> Part:
-    """All three splits of the features in a folder; the whole files are read, however large they are."""
+    """Check all three splits of precomputed features. Files are read completely, however large they are."""
     part, test_splits = Part(FEATURES, folder), catalog.described(name).test_splits
     shapes, keys = dict[str, str](), dict[str, list[str]]()
     files, rows, images = dict[str, precomp.SplitFiles](), dict[str, Rows](), dict[str, tuple[Rows, list[int]]]()
@@ -189,8 +189,8 @@ def _features(name: str, folder: Path, stamp: Stamp, progress: CheckProgress) ->
             part.problems += faults_of_ids(ids, len(captions), count, f"{folder / file}_ids.txt")
     if len(set(shapes.values())) > 1:
         differ = ", ".join(f"{split} {shape}" for split, shape in shapes.items())
-        what = f"features of one image differ in shape between splits: {differ}"
-        fix = "All splits must come from one extractor; take them from one package."
+        what = f"the feature shape per image differs between splits: {differ}"
+        fix = "All splits must come from the same extractor; take them from the same package."
         part.problems.append(Problem(str(folder), what, fix))
     sizes = {split: (size.images, size.captions) for split, size in part.sizes.items()}
     part.problems += precomp.equal(keys, images, folder, published=catalog.published(name, sizes))
@@ -203,33 +203,33 @@ def _reading(progress: CheckProgress, path: Path, rows: int, done: int) -> None:
 
 
 def _text(rows: Rows, file: FileSlice) -> str:
-    """What a stamp keeps of a file whose rows were read."""
+    """Return the text that a stamp stores for a file whose rows have been read."""
     return str(rows)
 
 
 def _words(part: Part) -> None:
-    """Say how many words of val and test the vocabulary of the training captions lacks, by the settings' defaults."""
+    """Report how many words of val and test are not in the training vocabulary, with the default settings."""
     if not all(part.captions.get(split) for split in ("train", "val", "test")):
         return
     known, ever = (frozenset(frequent(part.captions["train"], count)) for count in (MIN_COUNT, 1))
     shares = {split: unknown_share(part.captions[split], known) for split in ("val", "test")}
-    way_out = "; lower dataset.min_count, or read pieces of words by a pretrained text encoder"
+    way_out = "; lower dataset.min_count, or use a pretrained text encoder, which reads subwords"
     few = way_out if shares["val"] > MOST_UNKNOWN else ""
-    part.words = f"{len(known):,} words occur {MIN_COUNT} times or more in train; {spelled_shares(shares)}{few}"
+    part.words = f"{len(known):,} words occur at least {MIN_COUNT} times in train; {spelled_shares(shares)}{few}"
     if (share := unknown_share(part.captions["val"], ever)) > MOST_UNKNOWN:
         what = f"{100 * share:.1f} % of the words of the validation captions occur in no training caption"
-        fix = f"Give more captions; or, {READ_PIECES}."
+        fix = f"Add training captions, or {READ_PIECES}."
         part.problems.append(Problem(f"captions of {part.path}", what, fix, "note"))
 
 
 def _fingerprint(part: Part, name: str, root: Path, stamp: Stamp, columns: Columns, copies: Path | None) -> None:
-    """The fingerprint that records keep; data that its reader refuses are a problem too."""
+    """Compute the fingerprint stored in records; report data that it cannot be computed for as a problem."""
     features = part.format in (FEATURES, *(form.title for form in forms()))
     try:
         known = content(name, root, features=features, read=stamp.paths, columns=columns, copies=copies)
         part.fingerprint = known.fingerprint
     except DataError as error:
-        part.problems.append(Problem(str(part.path), str(error), "Training would stop there too."))
+        part.problems.append(Problem(str(part.path), str(error), "Training would stop with the same error."))
 
 
 def _nothing(name: str, root: Path, columns: Columns) -> Problem:
@@ -240,5 +240,5 @@ def _nothing(name: str, root: Path, columns: Columns) -> Problem:
     expected = further.get(catalog.described(name).noun, f"one of: {'; '.join(every)}")
     hint = f" {name}" if name in catalog.names("datasets") else ""
     return Problem(
-        str(root), f"no data in a known form; expected {expected}", f"How it must look: goalgrid data where{hint}."
+        str(root), f"no data in a known form; expected {expected}", f"To see the layout: goalgrid data where{hint}."
     )

@@ -1,8 +1,8 @@
-"""What a copy of a data set holds, told by its bytes: fingerprints, sizes, and what is wrong with it.
+"""Content of a copy of a data set, computed from its bytes: fingerprint, sizes, and problems.
 
-Reading every byte is done once. The result is kept with a stamp of the files that were read: paths, sizes and times.
-While the stamp holds, only the files' status is asked for. Where it does not, files whose own stamp holds are not read
-again. This module loads no torch, so that `status` and `table` can compare data, too.
+All bytes are read once. The result is cached with a stamp of the files that were read: their paths, sizes and times.
+While the stamp is valid, only the status of the files is queried; if it is not, only changed files are read again.
+This module does not import torch, so that `status` and `table` can compare data, too.
 """
 
 import hashlib
@@ -35,18 +35,18 @@ from goalgrid.retrieval.splits.problems import Problem, faults_of_captions
 from goalgrid.retrieval.words import vocabulary_files
 
 VERSION = "2:"
-"""Begins a fingerprint of data. Another way of making fingerprints gets another number: they cannot be compared."""
+"""Prefix of data fingerprints. To be increased when they are computed differently, as they are not comparable then."""
 VALUES = "~"
-"""In a fingerprint, before the hash of columns that an objective reads: other objectives see the same data."""
-SEEN = "They are seen as a viewer shows them."
+"""Separator in a fingerprint before the hash of the columns an objective reads; other objectives ignore that hash."""
+SEEN = "Networks see them as an image viewer shows them."
 EMBEDDED = "1"
-"""To be counted up when what an embedded data set renders changes."""
+"""To be increased when the rendered content of embedded data sets changes."""
 NOTED = 3
-"""To be counted up when `Content.problems` would tell more of the same files: a kept result is then made again."""
+"""To be increased when `Content.problems` reports more for the same files, so that cached results are recomputed."""
 PART = "//"
-"""Separator in a stamp between a file and the bytes of a part of it; no path contains it."""
+"""Separator in a stamp between a file's path and a byte range in it; no path contains it."""
 THREADS = 4
-"""Files read at a time."""
+"""Number of files read in parallel."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Content:
     """Content of a copy of a data set.
 
     Args:
-        fingerprint: of captions, splits and images or features, and of a peer's vocabulary that reads the captions.
-        images: fingerprint of the images or features alone.
-        sizes: split, images and captions.
+        fingerprint: hash of captions, splits and images or features, and of an external vocabulary if one is used.
+        images: hash of the images or features alone.
+        sizes: for each split, its name and the numbers of images and captions.
         problems: leaks, notes and remarks.
-        read_as: how many pictures are read in which way of `forms.READ_AS`.
-        repeats: split, and how often each image's row of features is repeated, as `Rows.repeats`.
+        read_as: number of images per kind of `forms.READ_AS`.
+        repeats: for each split, how often each image's row of features is repeated, see `Rows.repeats`.
     """
 
     fingerprint: str
@@ -70,7 +70,10 @@ class Content:
     repeats: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def leaks(self, *, chooses: bool) -> list[Problem]:
-        """Test images that train, too; and those that validate, if validation chooses."""
+        """Return problems of test images leaking into the training split.
+
+        With `chooses` (validation selects the model), leaks into the validation split are included.
+        """
         kinds = ("leak", "tested validation") if chooses else ("leak",)
         return [problem for problem in self.problems if problem.kind in kinds]
 
@@ -86,11 +89,15 @@ def content(
     columns: Columns = (),
     copies: Path | None = None,
 ) -> Content:
-    """Return the content of the data set under this root, as features or images; DataError: it cannot be used.
+    """Return the content of the data set under this root; raises DataError if the data cannot be used.
 
-    A peer's vocabulary, by its path below the root, counts as data. `kept` is a folder that keeps the result with its
-    stamp; None: everything is read, except files in `read`, the paths of a stamp. `columns`: of tables, as the user
-    names them. `copies`: folder for copies of pictures that lie inside tables; None: `kept`.
+    Args:
+        features: whether to read precomputed features instead of images.
+        vocabulary: path, below the root, of an external vocabulary, which then counts as data.
+        kept: folder that caches the result with its stamp; if None, everything is read except the files in `read`.
+        read: paths of a stamp, whose unchanged files need not be read again.
+        columns: the user's choice of table columns.
+        copies: folder for copies of images embedded in tables; default: `kept`.
     """
     known = catalog.described(name)
     if known.embedded:
@@ -151,7 +158,7 @@ def _content(
 
 
 def _mark_of_values(listings: Mapping[str, Listing[Any]]) -> str:
-    """The end of a fingerprint of data of which an objective reads columns; empty where none are read."""
+    """Return the suffix of a fingerprint for the columns that an objective reads; empty if it reads none."""
     values = {
         split: {name: column.tolist() for name, column in listing.values.items()} for split, listing in listings.items()
     }
@@ -159,9 +166,9 @@ def _mark_of_values(listings: Mapping[str, Listing[Any]]) -> str:
 
 
 def _kept(file: Path) -> tuple[dict[str, Sequence[Any]], Content | None]:
-    """The paths of the stamp and the content that a file keeps; nothing where there is none, or a damaged one.
+    """Return the stamp's paths and the content cached in a file; nothing if it is missing or damaged.
 
-    Of a file that an earlier version wrote, the paths: what it hashed is not read again.
+    If an earlier version wrote the file, only the paths are returned, so that hashed files need not be read again.
     """
     with suppress(OSError, ValueError, KeyError):
         mark, _, text = regular_bytes(file, LARGE).decode().partition("\n")
@@ -173,7 +180,7 @@ def _kept(file: Path) -> tuple[dict[str, Sequence[Any]], Content | None]:
 
 
 def checked_root(name: str, root: Path | None) -> Path:
-    """Return the root of a data set; DataError: it is not a folder."""
+    """Return the root of a data set; raises DataError if it is not a folder."""
     if root is None:
         known = catalog.described(name)
         needs = f" It needs {known.where}." if known.where else ""
@@ -182,13 +189,13 @@ def checked_root(name: str, root: Path | None) -> Path:
         )
     if not root.is_dir():
         if str(root).startswith("$"):
-            raise DataError(f"root of data set {name!r}: {root}, and {root.parts[0]} is not set on this host.")
+            raise DataError(f"root of data set {name!r}: {root}, but {root.parts[0]} is not set on this host.")
         raise DataError(f"root of data set {name!r}: no folder at {root.absolute()}.")
     return root
 
 
 def check_form(name: str, root: Path | None, view: View | None, reads: tuple[PartRead, ...]) -> None:
-    """Check that a data set has the images, features or form of a part's that the model reads; else UserError."""
+    """Check that a data set has the images, features or other form of data the model reads; raises UserError."""
     if view is not None:
         return
     if catalog.described(name).embedded:
@@ -198,44 +205,47 @@ def check_form(name: str, root: Path | None, view: View | None, reads: tuple[Par
         form_of(reads).check(folder, reads)
     elif form := next((form for form in forms() if form.has_features(folder)), None):
         raise DataError(
-            f"data set {name!r} has {form.title}, and this recipe reads images: choose a recipe for {form.noun}s, "
+            f"data set {name!r} has {form.title}, but this recipe reads images: choose a recipe for {form.noun}s, "
             f"e.g. {form.recipes}."
         )
 
 
 def package(name: str, root: Path) -> Path:
-    """Return the folder of precomputed features under a root; DataError: there is none."""
+    """Return the folder of precomputed features under a root; raises DataError if there is none."""
     if folder := precomp.find(name, root):
         return folder
     raise DataError(
         f"no train_ims.npy under {root}, the root of {name!r}: this recipe reads precomputed features. "
-        "For raw images choose a cnn-* recipe: --set 'recipes=[\"cnn-bow\"]'."
+        "For raw images, choose a cnn-* recipe: --set 'recipes=[\"cnn-bow\"]'."
     )
 
 
 class Stamp:
-    """Stamp of what was read: files, and the folders whose entries decide what is read."""
+    """Stamp of the files that were read, and of the folders whose entries determine which files are read."""
 
     def __init__(self, root: Path, before: Mapping[str, Sequence[Any]] = {}) -> None:
         self.root, self.before = root, before
         self.paths: dict[str, Sequence[Any]] = {}
-        """By path below the root: size, time in ns, SHA-256 where it was read here, and how a picture is read."""
+        """By path below the root: size, time in ns, SHA-256 if it was computed here, and how an image is read."""
         self._look_at([root, *sorted(path for path in root.iterdir() if path.is_dir())])
 
     def note(self, files: Iterable[Path]) -> None:
-        """Put files into the stamp whose content is hashed elsewhere, once it is read: size and time count here."""
+        """Add files whose content is hashed elsewhere, by size and time only; to be called once they are read."""
         for file in files:
             self._look_at([file.parent, *([file] if file.exists() else [])])
 
     def digests(self, files: Sequence[FileSlice], summed: Callable[[FileSlice], str]) -> list[str]:
-        """Return the SHA-256 of every file by `summed`, called if the file's stamp changed; DataError: unreadable."""
+        """Return the SHA-256 of every file; `summed` computes it for files whose stamp has changed.
+
+        Raises DataError if a file is unreadable.
+        """
         whole = {file.path for file in files if file.length is not None}
         self._look_at(dict.fromkeys(file.path.parent for file in files) | dict.fromkeys(whole))
         with ThreadPoolExecutor(THREADS, thread_name_prefix="content") as pool:
             return list(pool.map(partial(self._digest, summed=summed), files))
 
     def ways(self, pictures: Sequence[FileSlice]) -> list[str]:
-        """Return how each picture is read, once it is summed: ways of `forms.READ_AS`, separated by commas."""
+        """Return how each image is read: keys of `forms.READ_AS`, separated by commas; call `digests` first."""
         with ThreadPoolExecutor(THREADS, thread_name_prefix="content") as pool:
             return list(pool.map(self._ways, pictures))
 
@@ -243,12 +253,12 @@ class Stamp:
         self.paths |= {self._key(FileSlice(path)): (*_status(path), "") for path in paths}
 
     def _key(self, file: FileSlice) -> str:
-        """The path below the root, or the whole path of a file elsewhere; of a part of a file, with its bytes."""
+        """Return the path below the root (absolute if it is elsewhere), with the byte range for a part of a file."""
         path = file.path.relative_to(self.root) if file.path.is_relative_to(self.root) else file.path.absolute()
         return str(path) if file.length is None else f"{path}{PART}{file.offset}+{file.length}"
 
     def _status(self, file: FileSlice) -> tuple[int, int]:
-        """Of a part: that of its file, which was looked at before."""
+        """Return size and time; for a part of a file, those already noted for the file."""
         if file.length is None:
             return _status(file.path)
         size, time, *_ = self.paths[self._key(FileSlice(file.path))]
@@ -260,7 +270,7 @@ class Stamp:
         try:
             self.paths[key] = (*status, mark if mark and (size, time) == status else summed(file))
         except OSError as error:
-            raise DataError(f"{file} cannot be read: {error.strerror or error}. Fetch this file again.") from error
+            raise DataError(f"{file} cannot be read: {error.strerror or error}. Download this file again.") from error
         return str(self.paths[key][2])
 
     def _ways(self, picture: FileSlice) -> str:
@@ -284,8 +294,8 @@ def _pictures(name: str, root: Path, stamp: Stamp, columns: Columns, copies: Pat
         stamp.note(annotations.files(*source, root, columns))
     elif package := precomp.find(name, root):
         raise DataError(
-            f"{package} has features, and this recipe reads pictures: take a recipe for features, e.g. fc-bow, or put "
-            "pictures with their annotations under the root. goalgrid recipes shows what a recipe reads."
+            f"{package} has features, but this recipe reads images: choose a recipe for features, e.g. fc-bow, or put "
+            "images with their annotations under the root. goalgrid recipes shows what a recipe reads."
         )
     annotated = annotations.Annotated.of(name, root, columns, copies)
     listings = annotated.listings
@@ -328,7 +338,7 @@ def _features(name: str, root: Path, stamp: Stamp) -> Summed:
 
 
 def _status(path: Path) -> tuple[int, int]:
-    """Size and time in ns of a file or folder; -1 where there is none."""
+    """Return size and modification time (ns) of a file or folder; -1, -1 if it does not exist."""
     try:
         status = path.stat()
     except OSError:

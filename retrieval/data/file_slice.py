@@ -1,4 +1,4 @@
-"""A file, or a part of one: where the bytes of an image lie. This module loads no torch."""
+"""Location of an image's bytes: a whole file or a part of one. This module does not import torch."""
 
 import hashlib
 import io
@@ -11,15 +11,15 @@ from typing import BinaryIO
 from goalgrid.grid.errors import check_fetched
 
 CHUNK = 1 << 20
-"""Bytes hashed at a time."""
+"""Number of bytes hashed at a time."""
 
 
 @dataclass(frozen=True, order=True)
 class FileSlice:
-    """`length` bytes of a file from `offset` on, as an image in a tar; without a length, the whole file.
+    """`length` bytes of a file from `offset` on, e.g. an image in a tar; without a length, the whole file.
 
     Args:
-        label: what names the part inside its file, as the member of a tar; empty: the file's name does.
+        label: name of the part inside its file, e.g. a member of a tar; empty for a whole file.
     """
 
     path: Path
@@ -32,21 +32,24 @@ class FileSlice:
 
     @property
     def name(self) -> str:
-        """The file name, without folders; of a part, that of its label."""
+        """File name without folders; for a part of a file, taken from its label."""
         return Path(self.label).name if self.label else self.path.name
 
     @property
     def bytes(self) -> int:
-        """Size in bytes; OSError: there is no such file."""
+        """Size in bytes; raises OSError if there is no such file."""
         return self.path.stat().st_size if self.length is None else self.length
 
     def resolved(self) -> "FileSlice":
-        """Return the same bytes by the path without links."""
+        """Return this slice with all links in its path resolved."""
         return FileSlice(self.path.resolve(), self.offset, self.length)
 
     @contextmanager
     def open(self) -> Iterator[Path | BinaryIO]:
-        """Give what Pillow opens; OSError: the file is missing, is to be fetched by git-lfs, or is cut."""
+        """Yield a path or stream for Pillow.
+
+        Raises OSError if the file is missing, truncated, or a git-lfs pointer.
+        """
         if self.length is None:
             check_fetched(self.path)
             yield self.path
@@ -59,7 +62,7 @@ class FileSlice:
         yield io.BytesIO(content)
 
     def sha256(self) -> str:
-        """Return the SHA-256 of the bytes as 64 hexadecimal digits; OSError: they cannot be read."""
+        """Return the SHA-256 of the bytes as 64 hexadecimal digits; raises OSError if they are unreadable."""
         with self.path.open("rb") as file:
             if self.length is None:
                 return hashlib.file_digest(file, "sha256").hexdigest()

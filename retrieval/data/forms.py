@@ -1,4 +1,4 @@
-"""Forms of data, in addition to images and their features, that a component brings. No form loads torch."""
+"""Forms of data that components add to images and features, e.g. videos. No form imports torch."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 READ_AS = {
-    "turned": "turned as EXIF says",
-    "transparent": "with transparent parts, seen as white",
-    "scaled": "scaled to 8 bits by the range of its values",
+    "turned": "rotated according to EXIF",
+    "transparent": "with transparent parts, shown as white",
+    "scaled": "scaled to 8 bits by the range of values",
 }
-"""How a picture is read where that is not what Pillow converts its file to, in words."""
+"""Descriptions of the ways of reading an image that differ from Pillow's plain conversion to RGB."""
 CheckProgress = Callable[[str, int, int], None]
-"""Called with what is being done, how much is done, and how much there is to do."""
+"""Callback for progress: takes the current activity, the amount done and the total amount."""
 
 
 @dataclass(frozen=True)
 class SplitSize:
-    """Images and captions of one split, and how many captions an image has."""
+    """Number of images and captions of one split, and the minimum and maximum number of captions per image."""
 
     images: int
     captions: int
@@ -52,24 +52,24 @@ class SplitSize:
 
 @dataclass
 class Part:
-    """One form of a data set under one root."""
+    """One form of a data set found under a root, e.g. raw images or precomputed features."""
 
     format: str
     path: Path
     sizes: dict[str, SplitSize] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
-    """By split: shape and type of its features, or what its images look like."""
+    """By split: shape and type of its features, or a description of its images."""
     files: list[FileSlice] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     read_as: dict[str, int] = field(default_factory=dict)
-    """How many pictures are read in which way of `READ_AS`."""
+    """Number of images per kind of `READ_AS`."""
     fingerprint: str = ""
     noun: str = "image"
     """Noun for what a caption describes."""
     captions: dict[str, list[str]] = field(default_factory=dict)
-    """By split."""
+    """Captions by split."""
     words: str = ""
-    """How many words the training captions have, and how many of the other splits' words are not among them."""
+    """Vocabulary size of the training captions, and the share of the other splits' words not in it, as text."""
 
     @property
     def bytes(self) -> int:
@@ -106,13 +106,13 @@ class Part:
 
 
 class Summed(NamedTuple):
-    """Content of a copy of a data set, summed for its fingerprint.
+    """Content of a copy of a data set, hashed for its fingerprint.
 
     Args:
-        marks: by split: a fingerprint of what replaces the images.
+        marks: by split, a hash of the data that take the place of images.
         problems: leaks, notes and remarks.
-        read_as: how many pictures are read in which way of `READ_AS`.
-        repeats: by split: how often each image's row is repeated, as `Rows.repeats`.
+        read_as: number of images per kind of `READ_AS`.
+        repeats: by split, how often each image's row is repeated, see `Rows.repeats`.
     """
 
     marks: dict[str, str]
@@ -124,20 +124,22 @@ class Summed(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """A form of data: how to find it under a root, read and check it. `check`, `load` and `summed` raise DataError.
+    """A form of data: functions to find it under a root, read it and check it.
+
+    `check`, `load` and `summed` raise DataError.
 
     Args:
-        noun: what a caption describes.
-        title: the form, for a user, as a check reports it.
-        recipes: some recipes that read it.
-        expected: which files say that a folder has this form.
-        shown_by: a shipped data set of this form, whose trees show how a folder may look.
-        has_features: whether there are features of this form under a root.
-        begun: whether anything of this form is there.
-        check: whether all that a model reads is there.
-        load: opens the data, of these test splits, for what a model reads.
-        summed: what a copy holds; the files that were read go into the stamp.
-        faults: everything that is wrong with a copy.
+        noun: what a caption describes, e.g. "video".
+        title: name of the form in reports.
+        recipes: examples of recipes that read it.
+        expected: files by which a folder is recognised as having this form.
+        shown_by: a shipped data set of this form, whose folder layout serves as an example.
+        has_features: returns whether there are features of this form under a root.
+        begun: returns whether there are any files of this form under a root.
+        check: checks that everything a model reads is there.
+        load: opens the data that a model reads; takes the possible names of the test split.
+        summed: hashes the content of a copy, and adds the files it reads to the stamp.
+        faults: reports all problems of a copy.
     """
 
     noun: str

@@ -1,7 +1,7 @@
-"""Pictures as pixels: which square of a picture a network sees, in evaluation and in training.
+"""Images as pixels: resizing, cropping and augmentation, in evaluation and in training.
 
-RandAugment is X-VLM's: two of ten changes of a picture, each made with probability one half, with the strengths of
-level 7 of 10. Brightness and sharpness only rise; turns and shifts go either way, and what they uncover is grey.
+RandAugment follows X-VLM: two of ten operations are drawn, each applied with probability 0.5, at the strengths of level
+7 of 10. Brightness and sharpness only increase; rotations and shifts go in either direction, and fill with grey.
 X-VLM's configs/Retrieval_*.yaml and dataset/randaugment.py.
 """
 
@@ -23,29 +23,29 @@ from goalgrid.retrieval.data.picture_files import opened
 from goalgrid.retrieval.splits.pairs import WHOLE
 
 KEPT_BYTES = 1 << 30
-"""A split whose evaluation views fit here is decoded once and kept; a larger split is decoded as it is read."""
+"""Maximum bytes of a split's evaluation views to decode once and cache; larger splits are decoded on each access."""
 MARGIN = 256 / 224
-"""Without a margin, evaluation resizes the shorter side to this times the size and cuts the centre, as VSE++ does."""
+"""Default margin: evaluation resizes the shorter side to MARGIN x size and crops the centre, as in VSE++."""
 LONGEST = 16
-"""Times its shorter side; nothing further out is near the centre."""
+"""Maximum aspect ratio; of longer images only the middle part is resized, as the rest is far from the centre crop."""
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
-"""Share of the picture's area and aspect ratio that a resized crop is drawn from, as torchvision does."""
+"""Ranges of the area (as a share of the image) and the aspect ratio of a random resized crop, as in torchvision."""
 LARGE_AREA = (0.5, 1.0)
-"""The share of the area that the crop of `rand-augment` is drawn from."""
+"""Range of the area of the crop in `rand-augment`, as a share of the image."""
 SIDES = (0.6, 1.0)
-"""Share of a side that a crop keeps: VSE-infinity's crop draws one share for both sides, a side crop one for each."""
+"""Range of the share of a side that a crop keeps; `scale-crop` (VSE-infinity) draws one share, `side-crop` two."""
 COUNT, CHANCE = 2, 0.5
-"""Changes that are drawn, with replacement, and the probability that a drawn change is made."""
+"""Number of operations drawn, with replacement, and the probability of applying each."""
 GREY = (128, 128, 128)
 ENHANCED, SHEARED, SHIFTED, TURNED = 1.36, 0.21, 7.0, 21.0
-"""Factor of brightness and sharpness; pixels sideways for each pixel downwards; pixels; degrees."""
+"""Factor of brightness and sharpness; shear (pixels per pixel); shift (pixels); rotation (degrees)."""
 
 Box = tuple[float, float, float, float]
-"""Left, top, right and bottom, in pixels of a picture."""
+"""Left, top, right and bottom, in pixels of the image."""
 
 
 def pixels_of(picture: Image.Image, view: View, draw: np.random.Generator | None = None) -> UInt8[np.ndarray, "h w 3"]:
-    """Return the evaluation view of a picture, or with a generator a training view that it draws."""
+    """Return the evaluation view of an image or, if a generator is given, a random training view."""
     if draw is None or not view.random:
         return np.array(_framed(picture, view))
     box = None if view.augmentation == "none" else _crop(view, *picture.size, draw)
@@ -61,7 +61,7 @@ def _resized(picture: Image.Image, view: View, box: Box) -> Image.Image:
 
 def _framed(picture: Image.Image, view: View) -> Image.Image:
     width, height = picture.size
-    assert view.framing != "published", "the folder of the weights is read before pictures are"
+    assert view.framing != "published", "must have been resolved from the folder of the weights"
     if view.framing == "square":
         return _resized(picture, view, (0.0, 0.0, float(width), float(height)))
     if view.margin is not None:
@@ -72,9 +72,9 @@ def _framed(picture: Image.Image, view: View) -> Image.Image:
 
 
 def _resized_and_cut(picture: Image.Image, view: View, shorter: int) -> Image.Image:
-    """The centre of the picture, its shorter side resized to so many pixels: to the bit as `transformers` prepares it.
+    """Resize the shorter side to this many pixels and crop the centre, bit-identical to `transformers`.
 
-    One resizing of a part would round its two passes in another way. Of a very long picture, the middle is resized.
+    Resizing only the crop would round its two passes differently. Of a very long image, only the middle is resized.
     """
     most = LONGEST * min(picture.size)
     if max(picture.size) > most:
@@ -101,7 +101,7 @@ def _scale_crop(width: int, height: int, draw: np.random.Generator) -> tuple[flo
 def _area_crop(
     width: int, height: int, draw: np.random.Generator, share: tuple[float, float] = AREA
 ) -> tuple[float, float]:
-    """Ten tries for an area and a ratio that fit, else the largest part with a ratio that is allowed."""
+    """Draw area and aspect ratio up to ten times until the crop fits; else return the largest crop allowed."""
     for _ in range(10):
         area = width * height * draw.uniform(*share)
         ratio = np.exp(draw.uniform(*np.log(RATIO)))
@@ -117,11 +117,11 @@ SIZES: dict[str, Callable[[int, int, np.random.Generator], tuple[float, float]]]
     "side-crop": lambda width, height, draw: (width * draw.uniform(*SIDES), height * draw.uniform(*SIDES)),
     "rand-augment": partial(_area_crop, share=LARGE_AREA),
 }
-"""Functions that draw the width and the height of a crop, by augmentation."""
+"""For each augmentation, the function that draws width and height of a crop."""
 
 
 def rand_augmented(picture: Image.Image, draw: np.random.Generator) -> Image.Image:
-    """Return the picture after the changes that are drawn."""
+    """Apply randomly drawn RandAugment operations to an image."""
     for name in draw.choice(list(CHANGES), COUNT):
         if draw.random() < CHANCE:
             picture = CHANGES[name](picture, 1.0 if draw.random() < 0.5 else -1.0)
@@ -147,14 +147,14 @@ CHANGES: dict[str, Callable[[Image.Image, float], Image.Image]] = {
     "translate-y": partial(_moved, 1.0, 0.0, 0.0, 0.0, 1.0, SHIFTED),
     "rotate": lambda picture, way: picture.rotate(way * TURNED, Image.Resampling.BILINEAR, fillcolor=GREY),
 }
-"""The changes by name, drawn with equal probability; the number, 1 or -1, is the direction of a turn or a shift."""
+"""Operations by name, drawn with equal probability; their second argument, 1 or -1, is the direction."""
 
 
 class ImageFiles:
-    """Image files decoded by worker threads (Pillow lets go of the interpreter) and framed by a view.
+    """Image files, decoded by worker threads (Pillow releases the GIL) and cropped and resized by a view.
 
-    Each thread writes its view to its place in the batch: when the last picture is decoded, the batch is whole. From
-    `pinned` batches, a GPU copies while the host goes on.
+    Each thread writes its view into the batch, which is complete once the last image is decoded. Batches in `pinned`
+    memory are copied to a GPU asynchronously.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class ImageFiles:
     def gather(
         self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE
     ) -> UInt8[Tensor, "p 3 h w"]:
-        """Decode these images, or take their evaluation views from memory; DataError: as `opened`."""
+        """Return views of these images, decoded or from the cache; raises DataError like `opened`."""
         if draw is not None and self.view.random:
             return self.looks(rows, [draw], part)[0]
         if self.kept is not None:
@@ -193,7 +193,7 @@ class ImageFiles:
     def looks(
         self, rows: Int[np.ndarray, " b"], draws: Sequence[int], part: slice = WHOLE
     ) -> UInt8[Tensor, "d p 3 h w"]:
-        """Return the training views of several draws, as `gather` for each draw; each picture is decoded once."""
+        """Return training views for several draws, as if `gather` were called per draw, but decode each image once."""
         seeds = [[[draw, place] for draw in draws] for place in range(len(rows))[part]]
         views = torch.empty(len(draws), len(seeds), *self.shape, dtype=torch.uint8, pin_memory=self.pinned)
         self._decode_into(views.transpose(0, 1), rows[part], seeds)
@@ -220,5 +220,5 @@ class ImageFiles:
 
 
 def planes(pixels: UInt8[np.ndarray, "h w 3"]) -> UInt8[Tensor, "3 h w"]:
-    """Move colours first, as networks read them."""
+    """Convert pixels to a tensor with the channels first."""
     return torch.from_numpy(pixels).permute(2, 0, 1)

@@ -1,4 +1,4 @@
-"""Data sets behind one interface, opened as images or as features; the files under the root determine the format."""
+"""Open data sets as images or as features, with one interface; the files under the root determine the format."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -29,18 +29,21 @@ def load(
     columns: Columns = (),
     copies: Path | None = None,
 ) -> Pairs:
-    """Open a data set as images under this view, as features of images, or in the form of a component; or UserError.
+    """Open a data set as images under this view, as precomputed features, or in the form of a component.
 
     Args:
-        root: the folder of precomputed features or of the annotations; features may be in `precomp/` below it.
-        view: None: precomputed features.
-        reads: what is read of data in the form of a component; empty: the data are images.
-        workers: threads that decode raw images.
-        keep: hold decoded images in memory for all epochs, if they are few.
-        pinned: keep batches of pictures in memory from which a GPU copies while the host goes on.
-        repeats: of features, as of their `Content`; None: arrays are read for it if nothing else tells.
-        columns: of tables of captions, as the user names them.
-        copies: folder for copies of pictures that lie inside tables.
+        root: the folder of precomputed features or of the annotations; features may also be in `precomp/` below it.
+        view: how images are cropped and resized; None for precomputed features.
+        reads: the data that a component reads; empty for images and features.
+        workers: number of threads that decode raw images.
+        keep: cache decoded images in memory for all epochs, if there are few.
+        pinned: use pinned memory for batches of images, for asynchronous copies to a GPU.
+        repeats: repetitions of feature rows, as in `Content`; if None, the arrays are read to find them if needed.
+        columns: the user's choice of columns of caption tables.
+        copies: folder for copies of images embedded in tables.
+
+    Raises:
+        UserError: the data are missing, or not in a form that the model reads.
     """
     test_splits = catalog.described(name).test_splits
     check_form(name, root, view, reads)
@@ -67,5 +70,5 @@ def load(
 
 @lru_cache(maxsize=4)
 def opened(name: str, root: Path | None, view: View | None, fingerprint: str, **options: Any) -> Pairs:
-    """Open a data set by `load`; while it has this fingerprint, it stays open for the next trial."""
+    """Call `load` and keep the data set open for further trials, as long as its fingerprint is unchanged."""
     return load(name, root, view, **options)

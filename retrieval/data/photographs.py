@@ -1,4 +1,4 @@
-"""The picture behind an image of a split, its names, and the boxes of its regions: what figures show of an image."""
+"""Images for figures: the picture file of an image of a split, its names, and the boxes of its regions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,18 +24,18 @@ from goalgrid.retrieval.splits.problems import array_of
 from goalgrid.retrieval.words.splitting import words
 
 SIDE = 320
-"""Pixels of the longer side of a picture that is shown."""
+"""Longer side of a displayed image, in pixels."""
 BOXES = "left, top, right and bottom of each region, as shares of the picture's width and height from 0 to 1"
 
 
 @dataclass(frozen=True, eq=False)
 class Photograph:
-    """An image as figures show it.
+    """An image for display in figures.
 
     Args:
-        name: the file name of its picture, else its id, else its row.
-        picture: None: the data set has no picture of it here.
-        boxes: left, top, right, bottom of its regions, as shares of the picture's sides; None: not known.
+        name: file name of its picture if there is one, else its id, else its row.
+        picture: pixels; None if there is no picture of it on this machine.
+        boxes: left, top, right, bottom of its regions, as shares of the picture's sides; None if unknown.
     """
 
     name: str
@@ -45,14 +45,14 @@ class Photograph:
 
 
 class Photographs:
-    """The images of a test split.
+    """The images of a test split, with their picture files.
 
     Args:
         dataset: name of the data set.
-        root: its folder; None: the data set is embedded.
-        view: what a network sees of a picture; None: the images are features.
-        regions: vectors of an image in the model.
-        columns, copies: of tables of captions, as of `opening.load`.
+        root: its folder; None for an embedded data set.
+        view: how the network crops and resizes pictures; None if it reads features.
+        regions: number of vectors per image in the model.
+        columns, copies: options for caption tables, see `opening.load`.
     """
 
     def __init__(
@@ -70,7 +70,10 @@ class Photographs:
         self.ids = _ids(split)
 
     def find(self, name: str) -> int:
-        """Return the row of an image by its file name, with or without ending, its id or its row; or DataError."""
+        """Return the row of an image, given its file name (with or without extension), id or row.
+
+        Raises DataError if there is no such image.
+        """
         rows = self.names()
         if name in rows:
             return rows[name]
@@ -78,7 +81,7 @@ class Photographs:
         raise DataError(unknown("image", name, list(rows), hint=hint))
 
     def names(self) -> dict[str, int]:
-        """Return the row of each image by each of its names."""
+        """Return a mapping from all names of all images to their rows."""
         if self.files or self.ids:
             named = dict(zip(self.ids, range(len(self.ids)), strict=True))
             files = {Path(file.name).stem: row for row, file in self.files.items()}
@@ -86,14 +89,14 @@ class Photographs:
         return {str(row): row for row in range(len(self.split.images))}
 
     def of(self, row: int) -> Photograph:
-        """Return the image in this row; DataError: its picture or the file of boxes cannot be used."""
+        """Return the image in this row; raises DataError if its picture or the file of boxes is invalid."""
         file = self.files.get(row)
         name = file.name if file else self.ids[row] if self.ids else str(row)
         captions = tuple(self.split.captions[place] for place in np.flatnonzero(self.split.image_of_text == row))
         return Photograph(name, captions, self._picture(row, file), self._boxes(row))
 
     def _picture(self, row: int, file: FileSlice | None) -> np.ndarray | None:
-        """The part of the picture that the network sees; of an image that it reads as features, the whole picture."""
+        """Return the part of the picture that the network sees; the whole picture if the network reads features."""
         if file and self.view:
             return pixels_of(opened(file), replace(self.view, size=SIDE))
         if file:
@@ -109,7 +112,7 @@ class Photographs:
         return opening.load(self.dataset, None, self.view).test.images
 
     def _boxes(self, row: int) -> np.ndarray | None:
-        """Return the cells of the map of a network on pixels; of features, the boxes in the file next to them."""
+        """Return the grid cells of a network on pixels; for features, the boxes in the file next to them."""
         if self.view:
             return cells(self.regions)
         path, images = _beside(self.split, "boxes.npy"), self.split.images
@@ -119,21 +122,22 @@ class Photographs:
         try:
             boxes = array_of(path)
         except (OSError, ValueError) as error:
-            raise DataError(f"cannot read {path}: {error}. It holds {BOXES}.") from error
+            raise DataError(f"cannot read {path}: {error}. It should contain {BOXES}.") from error
         shape = (len(images.array), self.regions, 4)
         if boxes.shape != shape or boxes.dtype not in precomp.FLOATS:
             actual = f"{boxes.dtype} {boxes.shape}"
-            raise DataError(f"{path}: expected floats of shape {shape}, found {actual}. It is {BOXES}.")
+            raise DataError(f"{path}: expected floats of shape {shape}, found {actual}. It should contain {BOXES}.")
         left, top, right, bottom = (boxes[..., side] for side in range(4))
         wrong = ~((left >= 0) & (left < right) & (right <= 1) & (top >= 0) & (top < bottom) & (bottom <= 1))
         if wrong.any():
             place, region = (int(index) for index in np.argwhere(wrong)[0])
-            raise DataError(f"{path}: box {region} of row {place} is {boxes[place, region].tolist()}. It is {BOXES}.")
+            box = boxes[place, region].tolist()
+            raise DataError(f"{path}: box {region} of row {place} is {box}. It should contain {BOXES}.")
         return np.asarray(boxes[images.rows[row]])
 
 
 def cells(count: int) -> Float[np.ndarray, "n 4"] | None:
-    """Return the cells of a square map, row by row; None if `count` is not a square.
+    """Return the boxes of the cells of a square grid, row by row; None if `count` is not a square number.
 
     >>> cells(4).tolist()[1]
     [0.5, 0.0, 1.0, 0.5]
@@ -146,13 +150,13 @@ def cells(count: int) -> Float[np.ndarray, "n 4"] | None:
 
 
 def _beside(split: Split, ending: str) -> Path | None:
-    """Return a file next to the features of a split; None for pixels."""
+    """Return the path of a file next to the features of a split; None if the split has pixels."""
     images = split.images
     return images.path.with_name(images.path.name.replace("ims.npy", ending)) if isinstance(images, Features) else None
 
 
 def _ids(split: Split) -> list[str]:
-    """Read the ids next to features, one per image; empty if there are none."""
+    """Read the ids next to the features, one per image; empty if there are none."""
     path = _beside(split, "ids.txt")
     ids = list(dict.fromkeys(readable_text(path).split())) if path else []
     return ids if len(ids) == len(split.images) else []
@@ -161,7 +165,7 @@ def _ids(split: Split) -> list[str]:
 def _files(
     split: Split, dataset: str, root: Path | None, columns: Columns, copies: Path | None
 ) -> dict[int, FileSlice]:
-    """The picture of each row: that of the annotated image with the same captions. Empty without annotations."""
+    """Return the picture file of each row, matched by captions to the annotated images; empty without annotations."""
     if root is None:
         return {}
     try:
@@ -174,6 +178,6 @@ def _files(
 
 
 def _by_captions(captions: Sequence[str], owners: Int[np.ndarray, " t"]) -> dict[tuple[tuple[str, ...], ...], int]:
-    """The row of each image by the words of its captions."""
+    """Map the words of each image's captions to its row."""
     texts = grouped((row, tuple(words(caption))) for caption, row in zip(captions, owners.tolist(), strict=True))
     return {tuple(sorted(read)): row for row, read in texts.items()}

@@ -1,7 +1,7 @@
-"""Pictures that lie inside parquet files, copied once into one flat file, in which a picture is read by its offset.
+"""Images embedded in parquet files, copied once into a flat file and read from there by offset.
 
-A random picture out of a row group costs several times a file's; out of a flat file it costs the same. Equal pictures
-are stored once. A copy is made again when its files change, and the old one is removed.
+Random access to an image in a row group is several times slower than reading a separate file; in a flat file it is as
+fast. Equal images are stored once. If the parquet files change, the copy is replaced.
 """
 
 import hashlib
@@ -20,18 +20,18 @@ from goalgrid.grid.store.files import atomic_write
 from goalgrid.retrieval.data.file_slice import FileSlice
 
 NONE = -1
-"""The length of a row without a picture."""
+"""Length stored for a row without an image."""
 
 
 @dataclass(frozen=True)
 class PictureCopy:
-    """A flat file of pictures, and for each row offset, length and the first bits of SHA-256 of its picture."""
+    """A flat file of images, and for each row the offset, the length and the first 56 bits of SHA-256 of its image."""
 
     path: Path
     rows: Int[np.ndarray, "n 3"]
 
     def picture(self, row: int, label: str) -> FileSlice | None:
-        """Return the picture of a row, labelled by its SHA-256 if it has no name; None: the row has none."""
+        """Return the image of a row, labelled by its hash if `label` is empty; None if the row has no image."""
         offset, length, mark = self.rows[row].tolist()
         return None if length == NONE else FileSlice(self.path, offset, length, label or f"{mark:016x}")
 
@@ -43,14 +43,14 @@ class PictureCopy:
 def copied(
     files: Sequence[Path], root: Path, column: str, folder: Path, pictures: Iterable[bytes | None], size: int
 ) -> PictureCopy:
-    """Return the copy of all pictures of a column of tables, and make it unless these files were copied as they are.
+    """Return the copy of all images of a table column; create it if it is missing or the files have changed.
 
     Args:
-        pictures: of all rows of all files, in their order; read only if there is no copy.
-        size: bytes that they have, about.
+        pictures: images of all rows of all files, in order; only consumed if the copy must be created.
+        size: their approximate total size in bytes.
 
     Raises:
-        UserError: the disk has not enough room, or cannot be written.
+        UserError: the disk has too little free space, or cannot be written.
     """
     place = f"pictures-{digest([str(root.absolute()), column])[:12]}-"
     status = [(str(path.relative_to(root)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
@@ -65,15 +65,15 @@ def copied(
                 _check_room(folder, size)
                 _write(path, index, pictures)
     except OSError as error:
-        raise UserError(f"pictures of {root} cannot be copied to {folder}: {error}") from error
+        raise UserError(f"images of {root} cannot be copied to {folder}: {error}") from error
     return PictureCopy(path, np.load(index))
 
 
 def _check_room(folder: Path, size: int) -> None:
     if size > (free := shutil.disk_usage(folder).free):
         raise UserError(
-            f"pictures inside parquet files are copied once to {folder}: {size / 1e9:.1f} GB, but {free / 1e9:.1f} GB "
-            "are free. Free space there, or choose another runs folder: --runs DIR."
+            f"images embedded in parquet files are copied once to {folder}: this needs {size / 1e9:.1f} GB, but only "
+            f"{free / 1e9:.1f} GB are free. Free space there, or choose another runs folder: --runs DIR."
         )
 
 

@@ -1,6 +1,6 @@
-"""Picture files as RGB of 8 bits: turned as their EXIF says, over white, and scaled where a pixel has more bits.
+"""Image files as 8-bit RGB: rotated according to EXIF, on a white background, and scaled if they have more bits.
 
-Most files are none of these: what Pillow converts them to is what networks see. This module loads no torch.
+For most files, which are none of these, this is Pillow's plain conversion. This module does not import torch.
 """
 
 from collections.abc import Iterator
@@ -22,25 +22,25 @@ TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""Transposition that undoes an orientation of EXIF."""
+"""For each EXIF orientation, the transposition that undoes it."""
 ON_SIDE = (5, 6, 7, 8)
 """Orientations that swap width and height."""
 DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I", "F")
-"""Pillow's modes of grey pictures with more than 8 bits a pixel."""
+"""Pillow's modes of greyscale images with more than 8 bits per pixel."""
 DEPTHS = range(8, 33, 2)
-"""Bits that a pixel may have, whatever the file has room for: cameras and scanners give it an even number."""
+"""Possible bit depths, which may be less than the file format has room for; cameras and scanners use even numbers."""
 SIXTEEN = 2**16 - 1
-UNTOLD = "black and white cannot be told"
+UNTOLD = "the black and white levels are unknown"
 REMEDIES = {
     POINTER: CAUSES[POINTER],
     "exceeds limit": TOO_LARGE,
-    UNTOLD: "Save it with 8 or 16 bits a pixel, values from 0 to 255 or 65535.",
+    UNTOLD: "Save it with 8 or 16 bits per pixel, with values from 0 to 255 or 65535.",
 }
-"""Advice for a damaged picture, by words of the fault."""
+"""Advice for a damaged image, by words in the error message."""
 
 
 def opened(file: FileSlice) -> Image.Image:
-    """Decode the picture in this file, in RGB; DataError: missing, unreadable, or its white level is unknown."""
+    """Decode the image as RGB; raises DataError if it is missing or unreadable, or its white level is unknown."""
     with _readable(file) as image:
         seen = _rgb(image)
         turn = TURNS.get(_orientation(image))
@@ -48,22 +48,22 @@ def opened(file: FileSlice) -> Image.Image:
 
 
 def size_of(file: FileSlice) -> tuple[int, int]:
-    """Return width and height as `opened` gives them, by the file's header; DataError: as `opened`."""
+    """Return width and height of the image that `opened` returns, from the header; raises DataError like `opened`."""
     with _readable(file) as image:
         width, height = image.size
         return (height, width) if _orientation(image) in ON_SIDE else (width, height)
 
 
 def read_as(file: FileSlice) -> tuple[str, ...]:
-    """Open the file and call `ways_of`; DataError: as `opened`."""
+    """Open the file and call `ways_of`; raises DataError like `opened`."""
     with _readable(file) as image:
         return ways_of(image)
 
 
 def ways_of(image: Image.Image) -> tuple[str, ...]:
-    """Return how a picture is read, of `forms.READ_AS`; only one with an alpha or many bits a pixel is decoded.
+    """Return how an image is read, as keys of `forms.READ_AS`; only images with alpha or high bit depth are decoded.
 
-    OSError or ValueError: it cannot be read.
+    Raises OSError or ValueError if it is unreadable.
     """
     turned = ("turned",) if _orientation(image) in TURNS else ()
     if image.mode in DEEP:
@@ -72,12 +72,12 @@ def ways_of(image: Image.Image) -> tuple[str, ...]:
 
 
 def remedy(fault: str) -> str:
-    """Return the advice for a picture that cannot be read for this reason."""
-    return next((fix for words, fix in REMEDIES.items() if words in fault), "Fetch this file again.")
+    """Return advice for an image that cannot be read for this reason."""
+    return next((fix for words, fix in REMEDIES.items() if words in fault), "Download this file again.")
 
 
 def _orientation(image: Image.Image) -> int:
-    """The orientation of EXIF; 1: as stored. Pillow turns a TIFF by itself; what damaged EXIF says does not count."""
+    """Return the EXIF orientation; 1 (as stored) for TIFF, which Pillow rotates itself, and for damaged EXIF."""
     if image.format == "TIFF":
         return 1
     try:
@@ -104,14 +104,14 @@ def _transparent(image: Image.Image) -> bool:
 
 
 def _white(image: Image.Image) -> float:
-    """The value of white in a deep picture: 1 where fractions go no higher, else the most of the depth that they take.
+    """Return the white level of a high-bit-depth image: 1 for fractions, else the maximum of the bit depth in use.
 
-    ValueError: there are values below 0, or none that are numbers.
+    Raises ValueError if values are negative, too large or not numbers.
     """
     values = np.asarray(image)
     low, high = float(values.min()), float(values.max())
     if not (low >= 0 and high < 2 ** DEPTHS[-1]):  # as no number is
-        raise ValueError(f"its values go from {low:g} to {high:g}, of which {UNTOLD}")
+        raise ValueError(f"its values range from {low:g} to {high:g}, so {UNTOLD}")
     if image.mode == "F" and high <= 1:
         return 1.0
     return float(next(2**bits - 1 for bits in DEPTHS if high < 2**bits))
@@ -119,7 +119,10 @@ def _white(image: Image.Image) -> float:
 
 @contextmanager
 def undecoded(file: FileSlice) -> Iterator[Image.Image]:
-    """Open a picture and read its header; OSError, SyntaxError or ValueError: it is missing, cut or not a picture."""
+    """Open an image and read its header.
+
+    Raises OSError, SyntaxError or ValueError if the file is missing, truncated or not an image.
+    """
     try:
         with file.open() as source, Image.open(source) as image:
             yield image

@@ -1,9 +1,9 @@
-"""Precomputed features as SCAN and VSE-infinity publish them: {train,dev,test[,testall]}_{ims.npy,caps.txt,ids.txt}.
+"""Precomputed features as published for SCAN and VSE-infinity: {train,dev,test[,testall]}_{ims.npy,caps.txt,ids.txt}.
 
-`val` may replace `dev`. The memory-mapped arrays are `FLOATS`, (n, d) or (n, regions, d), with one row per
-image or with the row repeated for each of its captions; both are seen as one row per image. Which rows are repeated is
-told by `Rows`, which reads all of them: `content` keeps it for the openings. This module loads no torch before features
-are gathered.
+`val` may replace `dev`. The memory-mapped arrays are `FLOATS`, (n, d) or (n, regions, d), with one row per image, or
+with an image's row repeated for each of its captions; both are presented as one row per image. `Rows` reads the whole
+array to detect repeated rows, and `content` caches the result. This module imports torch only when features are
+gathered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 FLOATS = (np.float16, np.float32, np.float64)
 TREE = """
-DIR/train_ims.npy           float16, 32 or 64, (images, d) or (images, regions, d); a row an image or a caption
-DIR/train_caps.txt          a caption a line, those of one image together; equally many an image, or train_ids.txt
-DIR/train_ids.txt           may be left out: the id of its image, a line a caption
-DIR/val_*, DIR/test_*       the same; or dev_* for val_*, and all of them in DIR/precomp/
+DIR/train_ims.npy           float16, 32 or 64, (images, d) or (images, regions, d); one row per image or per caption
+DIR/train_caps.txt          one caption per line, grouped by image, equally many per image unless there is train_ids.txt
+DIR/train_ids.txt           optional: for each caption, the id of its image, one per line
+DIR/val_*, DIR/test_*       likewise; or dev_* instead of val_*; all of them may also be in DIR/precomp/
 """
 SHORT = {"flickr30k": "f30k", "flickr8k": "f8k"}
-"""Names of data sets in the packages of VSE++ and SCAN."""
+"""Short names of data sets in the packages of VSE++ and SCAN."""
 
 
 class Features:
-    """Rows of a memory-mapped .npy; `rows[i]` is the row of image i. `finite_rows` has checked their values."""
+    """Features in a memory-mapped .npy; `rows[i]` is the row of image i. `finite_rows` has checked the values."""
 
     def __init__(self, path: Path, array: np.ndarray, rows: Int[np.ndarray, " i"]) -> None:
         self.path, self.array, self.rows = path, array, rows
@@ -49,14 +49,14 @@ class Features:
     def gather(
         self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE
     ) -> "Float[Tensor, 'p *shape']":
-        """Read these images' features as they are on disk; the encoder casts."""
+        """Read the features of these images in the data type on disk; the encoder casts them."""
         import torch
 
         return torch.from_numpy(self.array[self.rows[rows[part]]])
 
 
 class SplitFiles(NamedTuple):
-    """Contents of the files of a split; there may be no ids."""
+    """Contents of the files of a split; the ids may be empty."""
 
     array: np.ndarray
     captions: list[str]
@@ -66,9 +66,9 @@ class SplitFiles(NamedTuple):
 def load(
     root: Path, *, test_splits: Sequence[str] = ("test",), repeats: Mapping[str, Sequence[int]] | None = None
 ) -> Pairs:
-    """Open the three splits under `root`; raises as `fitted`.
+    """Open the three splits under `root`; raises DataError like `present` and `fitted`.
 
-    `repeats`: by split, as `Rows.repeats`; None: the arrays are read for it where captions and ids do not tell.
+    `repeats`: by split, see `Rows.repeats`; if None, the arrays are read where captions and ids leave it open.
     """
     listings = [
         fitted(root, name, present(root, name), repeats.get(split, ()) if repeats is not None else None)
@@ -78,22 +78,19 @@ def load(
 
 
 def find(name: str, root: Path) -> Path | None:
-    """Return the folder of the features: the root, `precomp/`, or one named after the data set, e.g.
-
-    `f30k_precomp/`.
-    """
+    """Return the folder of the features (the root, `precomp/`, or e.g. `f30k_precomp/`); None if there are none."""
     folders = (root, root / "precomp", root / f"{name}_precomp", root / f"{SHORT.get(name, name)}_precomp")
     files = (folder / f"{split}_ims.npy" for folder in folders for split in ("train", "dev", "val"))
     return next((file.parent for file in files if file.exists()), None)
 
 
 def shape(root: Path) -> tuple[int, ...]:
-    """Return the shape of an image's features, by the header of the training split's file."""
+    """Return the shape of one image's features, from the header of the training split's file."""
     return tuple(np.load(root / "train_ims.npy", mmap_mode="r").shape[1:])
 
 
 def splits(root: Path, test_splits: Sequence[str]) -> dict[str, str]:
-    """Return the prefix of each split's files: of several names, the first that has features here."""
+    """Return for each split its file prefix: the first of its possible names for which there are features."""
     names = {"train": ["train"], "val": ["dev", "val"], "test": list(test_splits)}
     return {
         split: next((name for name in known if (root / f"{name}_ims.npy").exists()), known[0])
@@ -102,12 +99,12 @@ def splits(root: Path, test_splits: Sequence[str]) -> dict[str, str]:
 
 
 def files(root: Path, name: str) -> list[Path]:
-    """List the files that a split may have."""
+    """List the paths of a split's files, which need not exist."""
     return [root / f"{name}_{kind}" for kind in ("ims.npy", "caps.txt", "ids.txt")]
 
 
 def present(root: Path, name: str) -> SplitFiles:
-    """Read the files of a split; DataError: one is missing or cannot be read."""
+    """Read the files of a split; raises DataError if one is missing or unreadable."""
     problems: list[Problem] = []
     array, captions, ids = read(root, name, problems)
     refuse(problems, str(root))
@@ -116,7 +113,7 @@ def present(root: Path, name: str) -> SplitFiles:
 
 
 def fitted(root: Path, name: str, files: SplitFiles, repeats: Sequence[int] | None) -> Listing[Features]:
-    """Match the features of a split with its captions; DataError: they do not fit. `repeats`: as of `align`."""
+    """Match the features of a split with its captions; raises DataError if they differ. `repeats`: see `align`."""
     problems: list[Problem] = []
     listing = align(*files, root / name, problems, repeats)
     refuse(problems, str(root))
@@ -132,12 +129,12 @@ def equal(
     *,
     published: bool = False,
 ) -> list[Problem]:
-    """Report images in two splits, by their ids or features, and images of equal features in one split.
+    """Report images that occur in two splits (same id or features), and images with equal features in one split.
 
     Args:
-        ids: by split, of its images or captions.
-        rows: by split, the rows of its file, and the row of each image.
-        published: as of `overlaps`.
+        ids: by split, the ids of its images or captions.
+        rows: by split, the digest of its file's rows, and the row of each image.
+        published: see `overlaps`.
     """
     numbered = all(list(dict.fromkeys(of)) == [*map(str, range(len({*of})))] for of in ids.values())
     keys = {split: of.keys_of(images) for split, (of, images) in rows.items()}
@@ -151,7 +148,7 @@ def equal(
 
 
 def unread(root: Path, test_splits: Sequence[str]) -> list[Problem]:
-    """Report splits in the folder that are not read, e.g. `val_*` if `dev_*` is."""
+    """Report splits in the folder that are not read, e.g. `val_*` if `dev_*` is read."""
     taken = list(splits(root, test_splits).values())
     given = sorted(path.name.removesuffix("_ims.npy") for path in root.glob("*_ims.npy"))
     what = f"these files are not read: the splits are {', '.join(f'{split}_*' for split in taken)}"
@@ -164,7 +161,7 @@ def unread(root: Path, test_splits: Sequence[str]) -> list[Problem]:
 
 
 def unnamed(rows: Mapping[str, Rows], files: Mapping[str, SplitFiles], folder: Path) -> list[Problem]:
-    """Report splits of as many rows as captions, without ids and repeated rows: each caption has its own image."""
+    """Report splits in which each caption has its own image: no ids, no repeated rows, as many rows as captions."""
     single = [
         split
         for split, (array, captions, ids) in files.items()
@@ -172,16 +169,16 @@ def unnamed(rows: Mapping[str, Rows], files: Mapping[str, SplitFiles], folder: P
     ]
     if not single:
         return []
-    what = f"{' and '.join(single)}: as many rows as captions, so each caption has an image of its own"
-    fix = "If captions share images, name the image of each caption in *_ids.txt, a line a caption."
+    what = f"{' and '.join(single)}: as many rows as captions, so each caption is assigned a separate image"
+    fix = "If captions share images, list the image id of each caption in *_ids.txt, one per line."
     return [Problem(str(folder), what, fix, "remark")]
 
 
 def read(root: Path, name: str, problems: list[Problem]) -> tuple[np.ndarray | None, list[str], list[str]]:
-    """Read the features, captions and ids of one split as they are in its files; there may be no ids."""
+    """Read the features, captions and ids of one split from its files; the ids may be empty."""
     array = _array(root / f"{name}_ims.npy", problems)
     ids_path = root / f"{name}_ids.txt"
-    ids = lines_of(ids_path, "one id a line", problems) if ids_path.exists() else []
+    ids = lines_of(ids_path, "one id per line", problems) if ids_path.exists() else []
     described = len(ids) or (0 if array is None else len(array))
     return array, captions_of(root / f"{name}_caps.txt", described, problems), ids
 
@@ -194,13 +191,13 @@ def align(
     problems: list[Problem],
     repeats: Sequence[int] | None,
 ) -> Listing[np.ndarray] | None:
-    """Return the row of each image, with its captions; None, after reporting it, if that is ambiguous.
+    """Return the row of each image, with its captions; if they do not match, report that and return None.
 
-    `repeats`: as `Rows.repeats`; None: the array is read for it where rows are as many as captions.
+    `repeats`: see `Rows.repeats`; if None, the array is read to find them if it has as many rows as captions.
     """
     if not captions or not len(array):
         what = f"{stem.name} split under {stem.parent} is empty: {len(array)} feature rows, {len(captions)} captions"
-        problems.append(Problem(f"{stem}_ims.npy", what, "Take all files of this split from one package, whole."))
+        problems.append(Problem(f"{stem}_ims.npy", what, "Take all files of this split from one complete package."))
         return None
     if len(ids) == len(captions) and len(set(ids)) < len(captions):
         order = list(dict.fromkeys(ids))
@@ -218,10 +215,10 @@ def align(
     elif len(captions) % len(array) == 0:
         return Listing(np.arange(len(array)), captions, np.arange(len(captions)) // (len(captions) // len(array)))
     what = (
-        f"captions and images do not match in number: {stem}_ims.npy has {len(array)} rows, {stem}_caps.txt "
+        f"the numbers of captions and images do not match: {stem}_ims.npy has {len(array)} rows, {stem}_caps.txt "
         f"{len(captions)} lines, {stem}_ids.txt {len(ids)}"
     )
-    fix = "Expected one row per image or per caption; check that the files come from one package and are complete."
+    fix = "Expected one row per image or per caption; check that the files are complete and from the same package."
     problems.append(Problem(f"{stem}_ims.npy", what, fix))
     return None
 
@@ -231,8 +228,8 @@ def _array(path: Path, problems: list[Problem]) -> np.ndarray | None:
     if array is None or (array.ndim in (2, 3) and array.dtype in FLOATS):
         return array
     what = f"expected floats of shape (n, d) or (n, regions, d), found {array.dtype} {array.shape}"
-    fix = "Store the features as floats, one row an image."
+    fix = "Store the features as floats, one row per image."
     if not array.dtype.isnative:
-        fix = f"Change the order of bytes: np.save('{path.name}', np.load('{path.name}').astype('float32'))"
+        fix = f"Change the byte order: np.save('{path.name}', np.load('{path.name}').astype('float32'))"
     problems.append(Problem(str(path), what, fix))
     return None

@@ -1,4 +1,4 @@
-"""The rows of an array of features, told in one reading: what each holds, which are equal, which are unfit or zeros."""
+"""Digest of a feature array, computed in one pass: which rows are equal, all zeros, or contain NaN or infinity."""
 
 import hashlib
 from base64 import b64encode
@@ -15,13 +15,13 @@ from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.retrieval.splits.problems import Problem, array_of, shortened
 
 BLOCK = 1 << 26
-"""Bytes of features read at a time."""
+"""Number of bytes of features read at a time."""
 MARK = 8
-"""Letters by which a row is told: 48 bits in base64."""
+"""Number of characters of a row's hash: 48 bits in base64."""
 ZEROS = "A" * MARK
-"""The mark of a row of zeros."""
+"""Stands for the hash of a row of zeros."""
 REPEATED = 0.9
-"""Share of runs of equal rows that are longer than one where a row is repeated for each caption."""
+"""Rows count as repeated for each caption if at least this share of the runs of equal rows is longer than one."""
 AGAIN = "Extract the features of these images again."
 
 
@@ -31,8 +31,8 @@ class Rows:
 
     Args:
         whole: SHA-256 of the array.
-        marks: of each row, equal for equal rows; `ZEROS`: zeros only.
-        unfit: rows with NaN or infinity.
+        marks: hash of each row; `ZEROS` for a row of zeros.
+        unfit: indices of rows with NaN or infinity.
     """
 
     whole: str
@@ -41,7 +41,7 @@ class Rows:
 
     @classmethod
     def read(cls, array: np.ndarray, progress: Callable[[int], object] = lambda done: None) -> "Rows":
-        """Read the whole array, once. `progress` is called with the number of rows that are read."""
+        """Read the whole array once; `progress` is called with the number of rows read so far."""
         summed, marks, bad = hashlib.sha256(f"{array.shape} {array.dtype}".encode()), list[str](), list[int]()
         for start, block in blocks(array):
             summed.update(block.data)
@@ -53,7 +53,7 @@ class Rows:
 
     @classmethod
     def from_text(cls, text: str) -> "Rows":
-        """Read the rows from the text of `str(rows)`."""
+        """Parse the text that `str(rows)` returns; `unfit` is left empty."""
         whole, _, marks = text.partition(" ")
         return cls(whole, [marks[place : place + MARK] for place in range(0, len(marks), MARK)])
 
@@ -61,15 +61,15 @@ class Rows:
         return f"{self.whole} {''.join(self.marks)}"
 
     def keys_of(self, images: Iterable[int]) -> list[str]:
-        """Return the marks of some rows; empty: zeros only, which identify no image."""
+        """Return the hashes of the images' rows; an empty string for a row of zeros, which identifies no image."""
         return ["" if self.marks[row] == ZEROS else self.marks[row] for row in images]
 
     @property
     def repeats(self) -> tuple[int, ...]:
-        """Number of repetitions of each image's row, in order; empty: each row is an image.
+        """Number of repetitions of each image's row, in order; empty if rows are not repeated.
 
-        Runs of equal rows are images where `REPEATED` of them are longer than one. Where all lengths are multiples of
-        nearly all runs' length, a longer run is several equal images.
+        Runs of equal rows count as images if at least `REPEATED` of them are longer than one. If `REPEATED` of the
+        runs have the same length and all other lengths are multiples of it, a longer run is several equal images.
         """
         lengths = [len(list(run)) for _, run in groupby(self.marks)]
         if not lengths or sum(length > 1 for length in lengths) < REPEATED * len(lengths):
@@ -80,7 +80,7 @@ class Rows:
         return tuple(lengths)
 
     def problems(self, path: Path) -> list[Problem]:
-        """Report rows that cannot be features of an image: with NaN or infinity, a fault; of zeros, a note."""
+        """Report rows with NaN or infinity (a fault) and rows of zeros (a note)."""
         zeros = [row for row, mark in enumerate(self.marks) if mark == ZEROS]
         problems = [Problem(str(path), f"{_rows(self.unfit)} NaN or infinity", AGAIN)] if self.unfit else []
         problems += [Problem(str(path), f"{_rows(zeros)} zeros only", AGAIN, "note")] if zeros else []
@@ -88,11 +88,11 @@ class Rows:
 
 
 def _rows(numbers: Sequence[int]) -> str:
-    return f"row {numbers[0]} holds" if len(numbers) == 1 else f"rows {shortened(numbers)} hold"
+    return f"row {numbers[0]} contains" if len(numbers) == 1 else f"rows {shortened(numbers)} contain"
 
 
 def finite_rows(file: Path) -> Rows:
-    """Read the rows of a file; DataError: a value is NaN or infinite."""
+    """Read the rows of a file; raises DataError if a value is NaN or infinite."""
     rows = Rows.read(array_of(file))
     if rows.unfit:
         raise _not_finite(file, rows.unfit[0])
@@ -100,7 +100,7 @@ def finite_rows(file: Path) -> Rows:
 
 
 def finite_sum(file: FileSlice) -> str:
-    """Return the SHA-256 of an array; DataError: a value is NaN or infinite."""
+    """Return the SHA-256 of an array; raises DataError if a value is NaN or infinite."""
     array = array_of(file.path)
     summed = hashlib.sha256(f"{array.shape} {array.dtype}".encode())
     for start, block in blocks(array):
@@ -111,19 +111,19 @@ def finite_sum(file: FileSlice) -> str:
 
 
 def blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the array in blocks of rows, each with the index of its first row."""
+    """Yield blocks of rows of the array, each preceded by the index of its first row."""
     step = max(1, BLOCK // max(1, array[:1].nbytes))
     for start in range(0, len(array), step):
         yield start, np.ascontiguousarray(array[start : start + step])
 
 
 def unfit(block: np.ndarray) -> np.ndarray:
-    """Return for each row whether it holds NaN or infinity."""
+    """Return a mask of the rows that contain NaN or infinity."""
     return ~np.isfinite(block).reshape(len(block), -1).all(axis=1)
 
 
 def _not_finite(file: Path, row: int) -> DataError:
-    return DataError(f"{file}: row {row} holds NaN or infinity. Extract the features of this image again.")
+    return DataError(f"{file}: row {row} contains NaN or infinity. Extract the features of this image again.")
 
 
 def _mark(row: np.ndarray) -> str:

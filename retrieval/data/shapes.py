@@ -1,7 +1,7 @@
-"""`shapes`: rendered scenes of two coloured shapes, five captions each, made in a second and the same everywhere.
+"""`shapes`: rendered scenes of two coloured shapes with five captions each, generated in a second, deterministically.
 
-Each caption tells something else and leaves something out (a size, a colour, the relation), and scenes share most of
-their words, so that retrieval is possible but never trivial.
+Each caption mentions other facts and omits some (a size, a colour, the relation), and the captions of different scenes
+share most of their words, so that retrieval is possible but never trivial.
 """
 
 from dataclasses import dataclass
@@ -25,17 +25,17 @@ COLOURS = {
 }  # fmt: skip
 GROUNDS = {"black": (10, 10, 10), "grey": (110, 110, 110), "brown": (110, 70, 40)}
 SHAPES = {"circle": "disc", "square": "box", "triangle": "wedge", "diamond": "rhombus", "cross": "plus"}
-"""Each shape with its second name."""
+"""Synonym of each shape."""
 SIZES = {"small": "tiny", "large": "big"}
 RELATIONS = {"left": ("left of", "right of"), "above": ("above", "below")}
-"""Each relation and its reverse."""
+"""Wording of each relation, forwards and backwards."""
 
 _CANVAS = 96
 
 
 @dataclass(frozen=True)
 class SceneObject:
-    """A drawn shape."""
+    """One shape in a scene."""
 
     colour: str
     shape: str
@@ -44,7 +44,7 @@ class SceneObject:
 
 @dataclass(frozen=True)
 class Scene:
-    """The first object is left of, or above, the second."""
+    """A scene of two objects; `relation` says whether the first is left of the second, or above it."""
 
     first: SceneObject
     second: SceneObject
@@ -54,14 +54,14 @@ class Scene:
 
 
 class RenderedImages:
-    """All scenes of a split as pixels."""
+    """All scenes of a split, rendered to pixels."""
 
     def __init__(self, scenes: list[Scene], view: View) -> None:
         self.scenes, self.view = scenes, view
 
     @cached_property
     def pixels(self) -> UInt8[Tensor, "n 3 h w"]:
-        """Drawn when they are first read, since a launch opens all data sets and reads no picture."""
+        """Pixels of all scenes, rendered on first use, because a launch opens all data sets without reading images."""
         small = [_canvas(scene).resize(self.shape[1:], Image.Resampling.BOX) for scene in self.scenes]
         return torch.stack([planes(np.array(image)) for image in small]).contiguous()
 
@@ -103,7 +103,7 @@ def _scene(rng: np.random.Generator) -> Scene:
 
 
 def describe(scene: Scene, rng: np.random.Generator) -> list[str]:
-    """Write five different captions, each with some of the facts."""
+    """Write five different captions, each of which mentions some of the facts."""
     a, b = scene.first, scene.second
     forward, backward = RELATIONS[scene.relation]
     nouns = {shown: str(rng.choice([shown.shape, SHAPES[shown.shape]])) for shown in (a, b)}

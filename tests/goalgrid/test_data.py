@@ -61,7 +61,7 @@ def test_problems_are_printed_with_their_fixes_and_exit_2(tmp_path: Path, goalgr
     (root / "0.png").write_text("no image")
     finished = goalgrid("data", "check", "mine", "--root", str(root), runs=tmp_path)
     assert finished.returncode == 2
-    for part in ("2 problems", "'../1.png' leads out of", "0.png: the image cannot be read", "fix: Fetch this file"):
+    for part in ("2 problems", "'../1.png' leads out of", "0.png: the image cannot be read", "fix: Download this file"):
         assert part in finished.stdout
     assert "\x1b" not in finished.stdout
 
@@ -73,7 +73,7 @@ def test_many_alike_are_counted_not_listed(tmp_path: Path, goalgrid: Goalgrid) -
     (root / "dataset.json").write_text(json.dumps(content))
     finished = goalgrid("data", "check", "mine", "--root", str(root), runs=tmp_path)
     assert finished.stdout.count("gone") == 5
-    assert "and 95 more like it" in finished.stdout
+    assert "and 95 more with the same fix" in finished.stdout
 
 
 def test_json_holds_every_problem_and_every_part(tmp_path: Path, goalgrid: Goalgrid) -> None:

@@ -109,7 +109,11 @@ def remove_all(root: Path) -> None:
 
 @pytest.mark.parametrize(
     ("damage", "said"),
-    [(spoil, r"train_ims\.npy: row 5 holds NaN"), (remove_all, "no train_ims.npy under"), (shutil.rmtree, "no folder")],
+    [
+        (spoil, r"train_ims\.npy: row 5 contains NaN"),
+        (remove_all, "no train_ims.npy under"),
+        (shutil.rmtree, "no folder"),
+    ],
 )
 def test_data_that_cannot_be_read_are_an_error_of_plan_and_run(
     damage: Callable[[Path], None], said: str, home: Home, root: Path, verb: Verb
@@ -225,7 +229,7 @@ def test_zeros_and_files_that_are_not_read_are_said_by_plan_and_run(root: Path, 
     for path in folder.glob("test_*"):
         shutil.copy(path, path.with_name(path.name.replace("test", "testall")))
     zeros, unread = (
-        f"{folder}/train_ims.npy: rows 3, 8 hold zeros only",
+        f"{folder}/train_ims.npy: rows 3, 8 contain zeros only",
         f"{folder}/testall_*: these files are not read",
     )
     planned = verb("plan", "demo", *TINY[:-3], "--root", str(root), runs=home).stdout

@@ -70,11 +70,11 @@ class TestKarpathy:
         path = write_karpathy(tmp_path)
         (tmp_path / "images" / "3.png").rename(tmp_path / "images" / file)
         change(path, lambda content: content["images"][3].update(filename=name))
-        advice = re.escape(f"{tmp_path}/images holds {file}. Write that ending in the annotations.")
+        advice = re.escape(f"{tmp_path}/images contains {file}. Use that extension in the annotations.")
         with pytest.raises(DataError, match=rf"images/{name}: the image is missing; {advice}"):
             load("flickr8k", tmp_path)
         change(path, lambda content: content.update(images=[content["images"][3]]))
-        with pytest.raises(DataError, match=rf"no folder below it holds '{name}', or any other.*; {advice}"):
+        with pytest.raises(DataError, match=rf"no folder below it contains '{name}' or any other.*; {advice}"):
             load("flickr8k", tmp_path)
 
     def test_many_missing_images_are_counted(self, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ class TestCocoSplits:
         annotated = Annotated.of("mine", tmp_path)
         assert len(annotated.listings["val"].captions) == 4
         (note,) = annotated.problems
-        assert note.what == "1 annotation of an image that is not in its list of images: 7 (image 99)"
+        assert note.what == "1 annotation of an image that is not in the list of images: 7 (image 99)"
 
     @pytest.mark.parametrize(
         ("edit", "said"),
@@ -238,7 +238,7 @@ class TestCocoSplits:
     def test_official_files_without_ids_are_told_both_ways(self, tmp_path: Path) -> None:
         write_coco(tmp_path)
         (tmp_path / "annotations" / "coco_test_ids.npy").unlink()
-        with pytest.raises(DataError, match=r"coco_test_ids\.npy: is missing.*splits of your own.*captions_test\.json"):
+        with pytest.raises(DataError, match=r"coco_test_ids\.npy: is missing.*your own splits.*captions_test\.json"):
             load("coco", tmp_path)
 
 
@@ -277,7 +277,7 @@ class TestXvlm:
             (lambda items: items[1].pop("image"), r"mine_train\.json: item 1: names no image"),
             (lambda items: items[2].update(caption=[]), r"item 2: image 'photos/train0\.png' has no caption"),
             (lambda items: items[3].update(caption=7), r"item 3: image .* has no caption"),
-            (lambda items: items[3].update(caption=["a dog", None]), r"item 3: image .*: its caption\[1\] is not text"),
+            (lambda items: items[3].update(caption=["a dog", None]), r"item 3: image .*: caption\[1\] is not text"),
             (lambda items: items.clear(), r"mine_train\.json: holds no JSON list, or an empty one"),
         ],
     )
@@ -456,7 +456,7 @@ class TestOutside:
             (tmp_path / "root" / "images" / file.name).symlink_to(file)
         with pytest.raises(DataError, match=r"the link '0\.png' leads out of .*/images; so do 3 others") as told:
             load("flickr8k", tmp_path / "root")
-        command = str(told.value).partition("make a link to that folder (")[2].partition(")")[0]
+        command = str(told.value).partition("link their folder into the root (")[2].partition(")")[0]
         subprocess.run(shlex.split(command), check=True)
         assert len(load("flickr8k", tmp_path / "root")[0].images) == 2
 
@@ -464,7 +464,7 @@ class TestOutside:
         path = write_karpathy(tmp_path / "root")
         change(path, lambda content: [entry.update(filename=f"sub/{secret.name}") for entry in content["images"]])
         (tmp_path / "root" / "images" / secret.name).symlink_to(secret)
-        with pytest.raises(DataError, match=r"no folder below it holds 'sub/secret\.png'.*Put the images into"):
+        with pytest.raises(DataError, match=r"no folder below it contains 'sub/secret\.png'.*Put the images into"):
             load("flickr8k", tmp_path / "root")
 
     def test_links_that_stay_inside_and_a_linked_image_folder_are_fine(self, tmp_path: Path) -> None:

@@ -139,10 +139,10 @@ def pointer(file: str) -> Plant:
 PULL = "cannot be read: it is a git-lfs pointer: git lfs pull fetches the file itself. In its clone: git lfs install"
 
 PRECOMP: dict[str, tuple[Plant, str]] = {
-    "nan": (features("train", put(4, np.nan)), "train_ims.npy: row 4 holds NaN or infinity"),
-    "infinity": (features("dev", put(2, np.inf)), "dev_ims.npy: row 2 holds NaN or infinity"),
-    "zero rows": (features("test", put(3, 0)), "test_ims.npy: row 3 holds zeros only"),
-    "width": (features("dev", lambda a: a[:, :, :3]), "differ in shape between splits: train 3 x 4, val 3 x 3"),
+    "nan": (features("train", put(4, np.nan)), "train_ims.npy: row 4 contains NaN or infinity"),
+    "infinity": (features("dev", put(2, np.inf)), "dev_ims.npy: row 2 contains NaN or infinity"),
+    "zero rows": (features("test", put(3, 0)), "test_ims.npy: row 3 contains zeros only"),
+    "width": (features("dev", lambda a: a[:, :, :3]), "differs between splits: train 3 x 4, val 3 x 3"),
     "dtype": (features("train", lambda a: a.astype(np.int32)), "found int32 (6, 3, 4)"),
     "one dimension": (features("train", lambda a: a[:, 0, 0]), "found float16 (6,)"),
     "rows": (features("test", lambda a: a[:4]), "test_ims.npy has 4 rows"),
@@ -186,12 +186,12 @@ KARPATHY: dict[str, tuple[Plant, str]] = {
     "outside": (entry(1, filename="../../../etc/passwd"), "images[1]: file name '../../../etc/passwd' leads out of"),
     "absolute": (entry(1, filename="/etc/passwd"), "images[1]: file name '/etc/passwd' leads out of"),
     "two splits": (entry(3, filename="0.png"), "train and test share 1 image, the first is 0.png"),
-    "twice in a split": (entry(1, filename="0.png"), "1 image given more than once, the first is 0.png"),
+    "twice in a split": (entry(1, filename="0.png"), "1 image listed more than once; the first is 0.png"),
     "unknown split": (entry(2, split="tset"), "unknown split 'tset' of image '2.png'"),
     "no caption": (entry(2, sentences=[]), "image '2.png' has no caption"),
     "null caption": (
         entry(2, sentences=[{"raw": "a dog"}, {"raw": None}]),
-        "images[2]: image '2.png': its sentences[1] has no text",
+        "images[2]: image '2.png': sentences[1] has no text",
     ),
     "json of git-lfs": (pointer("dataset.json"), f"dataset.json: {PULL}"),
     "image of git-lfs": (
@@ -264,26 +264,26 @@ CSV: dict[str, tuple[Plant, str]] = {
     ),
     "columns of which two may be captions": (
         line("captions.csv", 0, "filepath,title,text"),
-        "columns 'title' and 'text' may each hold the captions. Say which: [data.NAME] columns = { captions",
+        "columns 'title' and 'text' could each be the caption column. Choose one: [data.NAME] columns = { captions",
     ),
-    "backslashes": (beneath("images\\"), "Write / between folders instead of \\"),
+    "backslashes": (beneath("images\\"), "Separate folders with / instead of \\"),
     "capital split": (lines("captions.csv", lambda t: t.append("0.png,a,Train")), "Did you mean 'train'?"),
     "utf-16": (
         lambda r: (r / "captions.csv").write_text((r / "captions.csv").read_text("utf-8-sig"), encoding="utf-16"),
         "captions.csv, line 1: is not UTF-8: it is UTF-16",
     ),
     "many outside": (beneath("/a"), "file name '/a/0.png' leads out of"),
-    "named by the folder above": (beneath("mine/images"), "'0.png' lies in"),
+    "named by the folder above": (beneath("mine/images"), "'0.png' is in"),
 }
 
 LISTED: dict[str, tuple[Plant, str]] = {
     "missing list": (
         lambda r: (r / "val.txt").unlink(),
-        "says no split of its images, and val.txt is not in the same folder",
+        "does not assign its images to splits, and val.txt is not in the same folder",
     ),
     "unknown image": (
         lines("test.txt", lambda t: t.append("3.pgn")),
-        "test.txt: 1 image without a caption in captions.csv: 3.pgn; the nearest to the first is 3.png",
+        "test.txt: 1 image without a caption in captions.csv: 3.pgn; the closest name to the first is 3.png",
     ),
     "two splits": (lines("val.txt", lambda t: t.append("0.png")), "train and val share 1 image, the first is 0.png"),
     "a link to itself": (circle("test.txt"), "test.txt: cannot be read: Too many levels of symbolic links"),
@@ -291,12 +291,12 @@ LISTED: dict[str, tuple[Plant, str]] = {
 }
 
 TOKENS: dict[str, tuple[Plant, str]] = {
-    "no tab": (line("mine.token.txt", 3, "1.png#1 a dog"), "line 4: is not a caption with its image: '1.png#1 a dog'"),
-    "no number": (line("mine.token.txt", 0, "0.png\ta dog"), "line 1: is not a caption with its image"),
+    "no tab": (line("mine.token.txt", 3, "1.png#1 a dog"), "line 4: is not an image with a caption: '1.png#1 a dog'"),
+    "no number": (line("mine.token.txt", 0, "0.png\ta dog"), "line 1: is not an image with a caption"),
     "unknown image": (lines("train.txt", lambda t: t.append("7.png")), "1 image without a caption in mine.token.txt"),
     "no lists": (
         lambda r: [(r / f"{split}.txt").unlink() for split in ("train", "val", "test")],
-        "mine.token.txt: says no split of its images, and train.txt is not in the same folder",
+        "mine.token.txt: does not assign its images to splits, and train.txt is not in the same folder",
     ),
 }
 
@@ -372,9 +372,9 @@ def test_what_is_whole_is_not_to_be_fetched_again(tmp_path: Path) -> None:
     assert f"iconv -f cp1252 -t utf-8 {annotations.name} > fixed" in said
     assert "Save numbers of one shape: np.save('train_ims.npy'" in said
     assert "It is not an .npy file: fetch it again, or save numbers by np.save" in said
-    assert "Change the order of bytes: np.save('test_ims.npy', np.load('test_ims.npy')" in said
+    assert "Change the byte order: np.save('test_ims.npy', np.load('test_ims.npy')" in said
     assert "Close the quotation mark that opens there, or shorten that caption" in said
-    assert "Fetch it again" not in said
+    assert "Download it again" not in said
 
 
 def test_a_file_name_in_other_code_points_is_named(tmp_path: Path) -> None:
@@ -383,7 +383,7 @@ def test_a_file_name_in_other_code_points_is_named(tmp_path: Path) -> None:
     image.rename(image.with_name("hu\u0308nd.png"))
     annotations.write_text(annotations.read_text().replace(image.name, "h\\u00fcnd.png"))
     (problem,) = check("mine", tmp_path).problems
-    assert "same letters in other code points" in problem.what
+    assert "same name in another Unicode normalisation" in problem.what
     assert f"convmv -r -f utf-8 -t utf-8 --nfc --notest {image.parent}" in problem.fix
 
 
@@ -442,7 +442,7 @@ def test_features_and_images_are_both_checked(tmp_path: Path) -> None:
     features("train", put(1, np.nan))(tmp_path / "precomp")
     torn("images/3.png")(tmp_path)
     text = named(check("mine", tmp_path))
-    assert "row 1 holds NaN" in text
+    assert "row 1 contains NaN" in text
     assert "3.png: the image cannot be read" in text
 
 
@@ -453,7 +453,7 @@ def test_nan_is_found_in_every_block_of_a_file(tmp_path: Path, monkeypatch: pyte
         features("train", put(row, np.nan))(tmp_path)
     told: list[tuple[str, int, int]] = []
     report = check("mine", tmp_path, progress=lambda *word: told.append(word))
-    assert "rows 0, 5 hold NaN or infinity" in named(report)
+    assert "rows 0, 5 contain NaN or infinity" in named(report)
     assert told[:3] == [("reading train_ims.npy", done, 6) for done in (2, 4, 6)]
 
 
@@ -524,10 +524,10 @@ def test_files_of_a_known_form_name_the_one_that_is_missing(tmp_path: Path) -> N
     (lists / "f30k_train.json").write_text('[{"image": "0.png", "caption": "a dog"}]')
     (table / "results.csv").write_text("image,legend\n0.png,a dog\n")
     expected = {
-        year.parent: "annotations/captions_test.json: is missing; captions_train2017.json alone is not enough. Give",
-        lists: "lists/f30k_test.json: is missing; f30k_train.json alone is not enough. Give each split its list",
+        year.parent: "annotations/captions_test.json: is missing; captions_train2017.json alone is not enough. Provide",
+        lists: "lists/f30k_test.json: is missing; f30k_train.json alone is not enough. Provide one list per split",
         texts: "texts/train_ims.npy: is missing; train_caps.txt has neither features nor images",
-        table: "results.csv: no column is known to hold the captions; its columns: 'image', 'legend'. Say which: [data",
+        table: "results.csv: no caption column was recognised; its columns: 'image', 'legend'. Choose one: [data",
     }
     for root, message in expected.items():
         (problem,) = check("mine", root).problems
@@ -554,7 +554,7 @@ def test_the_check_says_how_many_words_are_unknown(tmp_path: Path) -> None:
     share = sum(word not in known for words in val for word in words) / 16
     assert (
         part.words
-        == f"3 words occur 4 times or more in train; unknown words: {100 * share:.1f} % of val, 50.0 % of test"
+        == f"3 words occur at least 4 times in train; unknown words: {100 * share:.1f} % of val, 50.0 % of test"
     )
     captions = [{"raw": f"只猫在草地{c}"} for c in range(4)]
     entry(2, sentences=captions)(tmp_path)
@@ -579,7 +579,7 @@ def test_pictures_that_are_turned_or_seen_over_white_are_counted(tmp_path: Path)
     Image.new("RGBA", (20, 30), (255, 0, 0, 0)).save(tmp_path / "images" / "2.png", exif=exif)
     report = check("mine", tmp_path)
     assert report.lines()[-3:-1] == [
-        "  2 pictures turned as EXIF says",
-        "  1 picture with transparent parts, seen as white",
+        "  2 pictures rotated according to EXIF",
+        "  1 picture with transparent parts, shown as white",
     ]
     assert report.to_dict()["parts"][0]["read_as"] == {"turned": 2, "transparent": 1}

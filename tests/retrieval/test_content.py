@@ -213,7 +213,7 @@ def test_nan_is_named_with_its_row(tmp_path: Path) -> None:
     array = np.ones((6, 4), np.float32)
     array[4, 2] = np.nan
     np.save(tmp_path / "test_ims.npy", array)
-    with pytest.raises(DataError, match=r"test_ims\.npy: row 4 holds NaN"):
+    with pytest.raises(DataError, match=r"test_ims\.npy: row 4 contains NaN"):
         of(tmp_path, features=True)
 
 

@@ -183,9 +183,9 @@ DAMAGED: dict[tuple[str, str], tuple[Callable[[Path], object], str]] = {
     (OPEN_CLIP, "missing row"): (drop(PAIRS, 3), r"pairs\.csv, line 4: names no image"),
     (OPEN_CLIP, "wrong column"): (
         rewrite(PAIRS, lambda text: text.replace("title", "legend", 1)),
-        r"pairs\.csv: no column is known to hold the captions; its columns: 'filepath', 'legend', 'split'\. Say which",
+        r"pairs\.csv: no caption column was recognised; its columns: 'filepath', 'legend', 'split'\. Choose one",
     ),
-    (OPEN_CLIP, "duplicate"): (again(PAIRS, 2), r"pairs\.csv: 1 caption given to the same image before, .* line 18"),
+    (OPEN_CLIP, "duplicate"): (again(PAIRS, 2), r"pairs\.csv: 1 caption repeated for the same image; .* line 18"),
     (OPEN_CLIP, "other encoding"): (recode(PAIRS), r"pairs\.csv, line 3: is not UTF-8: byte 0xe0, which is 'à'"),
     ("JSON lines", "cut"): (
         rewrite(LINES, lambda text: text[:-9]),
@@ -197,9 +197,9 @@ DAMAGED: dict[tuple[str, str], tuple[Callable[[Path], object], str]] = {
     ),
     ("JSON lines", "wrong column"): (
         rewrite(LINES, lambda text: text.replace("captions", "legends")),
-        r"all\.jsonl: no column is known to hold the captions; its columns: 'image', 'legends', 'split'\. Say which",
+        r"all\.jsonl: no caption column was recognised; its columns: 'image', 'legends', 'split'\. Choose one",
     ),
-    ("JSON lines", "duplicate"): (again(LINES, 1), r"all\.jsonl: 2 captions given to the same image before, .* line 9"),
+    ("JSON lines", "duplicate"): (again(LINES, 1), r"all\.jsonl: 2 captions repeated for the same image; .* line 9"),
     ("JSON lines", "other encoding"): (
         lambda root: (root / LINES).write_bytes('{"image": "a.png", "caption": "à"}\n'.encode("cp1252")),
         r"all\.jsonl, line 1: is not UTF-8: byte 0xe0, which is 'à'",
@@ -218,25 +218,25 @@ DAMAGED: dict[tuple[str, str], tuple[Callable[[Path], object], str]] = {
             rewrite(f"{split}/metadata.csv", lambda text: text.replace("file_name", "id", 1))(root)
             for split in ("train", "validation", "test")
         ],
-        r"metadata\.csv: no column is known to hold the images; its columns: 'id', 'text'\. Say which",
+        r"metadata\.csv: no image column was recognised; its columns: 'id', 'text'\. Choose one",
     ),
-    (FOLDER, "duplicate"): (again("test/metadata.csv", 1), r"1 caption given to the same image before, .* line 6"),
+    (FOLDER, "duplicate"): (again("test/metadata.csv", 1), r"1 caption repeated for the same image; .* line 6"),
     (TARS, "cut"): (shorten("train-00001.tar", 11_000), r"train-00001\.tar: cannot be read.*unexpected end of data"),
     (TARS, "missing row"): (
         repack("test-00000.tar", lambda files: files.pop("test1.png")),
-        r"test-00000\.tar: test1\.txt: has no picture next to it",
+        r"test-00000\.tar: test1\.txt: has no image next to it",
     ),
     (TARS, "wrong column"): (
         lambda root: [repack(tar.name, rename_texts)(root) for tar in root.glob("*.tar")],
-        r"\.tar: no column is known to hold the captions; its columns: 'image'\. Say which",
+        r"\.tar: no caption column was recognised; its columns: 'image'\. Choose one",
     ),
     (TARS, "duplicate"): (
         lambda root: append(root / "train-00000.tar", "train0.png"),
-        r"train-00000\.tar: train0: is there twice",
+        r"train-00000\.tar: train0: occurs twice",
     ),
     (TARS, "other encoding"): (
         repack("val-00000.tar", lambda files: files.update({"val1.txt": "à".encode("cp1252")})),
-        r"val-00000\.tar: val1\.txt: is not UTF-8: byte 0xe0, number 1",
+        r"val-00000\.tar: val1\.txt: is not UTF-8: byte 0xe0 at position 1",
     ),
     (PARQUET, "cut"): (
         lambda root: os.truncate(root / "data" / TRAIN, 2000),
@@ -252,7 +252,7 @@ DAMAGED: dict[tuple[str, str], tuple[Callable[[Path], object], str]] = {
     ),
     (PARQUET, "duplicate"): (
         rewrite_rows(lambda rows: rows.append(rows[0])),
-        r"2 captions given to the same image before, the first is .*train-00000-of-00001\.parquet, row 5",
+        r"2 captions repeated for the same image; the first is .*train-00000-of-00001\.parquet, row 5",
     ),
     (PARQUET, "other encoding"): (
         rewrite_rows(
@@ -287,12 +287,14 @@ def test_two_readings_are_asked_for(tmp_path: Path) -> None:
     """Of two columns that may be captions, of a column that is not there, and of two tables."""
     table = tmp_path / "pairs.csv"
     table.write_text("filepath,title,text\n0.png,a,b\n")
-    with pytest.raises(DataError, match=r"'title' and 'text' may each hold the captions\. .*captions = \"title\""):
+    with pytest.raises(
+        DataError, match=r"'title' and 'text' could each be the caption column\. .*captions = \"title\""
+    ):
         Annotated.of("mine", tmp_path)
-    with pytest.raises(DataError, match=r"no column 'titel', which columns\.captions names.* Did you mean 'title'\?"):
+    with pytest.raises(DataError, match=r"no column 'titel', chosen by columns\.captions.* Did you mean 'title'\?"):
         Annotated.of("mine", tmp_path, (("captions", ("titel",)),))
     (tmp_path / "other.csv").write_text("filepath,title\n0.png,a\n")
-    with pytest.raises(DataError, match=r"other\.csv and pairs\.csv may each hold the captions"):
+    with pytest.raises(DataError, match=r"other\.csv and pairs\.csv could each be the caption file"):
         Annotated.of("mine", tmp_path)
 
 
@@ -330,7 +332,7 @@ def test_rows_without_captions_are_left_out_and_counted(photographs: list[Photog
     with (root / "all.jsonl").open("a") as file:
         file.write(json.dumps({"image": "none.png", "captions": [], "split": "train"}) + "\n")
     annotated = Annotated.of("mine", root)
-    assert "1 row without a caption left out, the first is " in annotated.summary
+    assert "1 row without a caption left out; the first is " in annotated.summary
     assert len(annotated.listings["train"].images) == 4
 
 
@@ -428,4 +430,4 @@ def test_splits_go_by_their_usual_names_and_a_test_alone_holds_out_validation(tm
     annotated = Annotated.of("mine", tmp_path)
     assert annotated.listings["val"].captions == ["a 5"]
     assert annotated.listings["test"].captions == ["a 8", "a 9"]
-    assert "a tenth of train validates" in annotated.summary
+    assert "val is a tenth of train" in annotated.summary

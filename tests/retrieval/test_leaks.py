@@ -165,7 +165,7 @@ def test_a_hash_puts_one_image_into_one_split_by_whatever_path_it_is_named(tmp_p
     (tmp_path / "captions.csv").write_text("image,caption\n" + "".join(f"{row}\n" for row in rows) + again)
     found = of(tmp_path)
     assert by_kind(found)["leak"] == by_kind(found)["tested validation"] == []
-    assert sum("given more than once" in what for what in by_kind(found)["note"]) == 3
+    assert sum("listed more than once" in what for what in by_kind(found)["note"]) == 3
 
 
 def test_equal_files_of_one_split_are_a_remark(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_equal_features_are_one_image_and_zeros_are_none(tmp_path: Path) -> None
     assert found == {
         "leak": ["train and test share 1 image, the first is row 4"],
         "tested validation": [],
-        "note": ["rows 0, 1, 2, 3 hold zeros only", "rows 0, 1 hold zeros only"],
+        "note": ["rows 0, 1, 2, 3 contain zeros only", "rows 0, 1 contain zeros only"],
         "remark": ["1 image equals another: row 5 is row 4"],
     }
     told = [problem.what for problem in check("mine", tmp_path).problems]

@@ -81,7 +81,7 @@ def test_values_whose_white_cannot_be_told_are_refused(wrong: np.generic, tmp_pa
     values[4, 5] = wrong
     file = saved(tmp_path / "scan.tif", values)
     with pytest.raises(
-        DataError, match=r"scan\.tif cannot be read: its values go from .* black and white .*Save it with"
+        DataError, match=r"scan\.tif cannot be read: its values range from .* black and white .*Save it with"
     ):
         opened(file)
     [problem], _ = look_at([file])

@@ -1,4 +1,4 @@
-"""Raw images with captions: the files under the root determine the annotation format. One module per format."""
+"""Raw images with captions. The files under the root determine the annotation format. One module per format."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,13 +35,14 @@ from goalgrid.retrieval.splits.problems import Problem, check_command, faults_of
 
 
 class Format(NamedTuple):
-    """A format of annotations: how to find and read them.
+    """An annotation format: functions to find and to read the annotations.
 
     Args:
-        find: from the name of the data set and the root: the annotations' file or folder, if it is there.
-        entries: from that path, the root, the names of the test split and a list for problems: the images.
-        tree: how a root of one's own looks.
-        alike: patterns of names in the folder of the annotations, of files of which the first is read alone.
+        find: takes the data set's name and the root; returns the annotation file or folder, or None.
+        entries: takes that path, the root, the possible names of the test split and a list to append problems to;
+            returns the annotated images.
+        tree: example of the folder layout, for users.
+        alike: name patterns of annotation files; if several files of a folder match, only the first is read.
     """
 
     find: Callable[[str, Path], Path | None]
@@ -69,9 +70,9 @@ FORMATS: dict[str, Format | TableFormat] = {
     "parquet": parquet.FORMAT,
     "pictures with caption files": caption_files.FORMAT,
 }
-"""The first format found counts."""
+"""Annotation formats by title, in order of precedence: the first one found is read."""
 EXPECTED = (
-    "captions.csv (a first line image,caption, then a row a caption), "
+    "captions.csv (a header line image,caption, then one row per caption), "
     "dataset.json or dataset_*.json (Karpathy), annotations/captions_train2014.json with id files or "
     "annotations/captions_{train,val,test}.json or captions.json (COCO), id_mapping.json, "
     "NAME_{train,val,test}.json (X-VLM), *.token.txt, metadata.csv or metadata.jsonl (imagefolder), *.jsonl, any *.csv "
@@ -79,11 +80,14 @@ EXPECTED = (
 )
 READ_OTHERWISE = 'To read other columns, name them: [data.{name}] columns = {{ image = "...", captions = "..." }}'
 ENDINGS = (".json", ".txt", ".csv", ".npy", ".token", ".jsonl", ".ndjson", ".tsv")
-"""Endings of files that may have annotations."""
+"""Extensions of files that may contain annotations."""
 
 
 def find(name: str, root: Path, columns: Columns = ()) -> tuple[str, Path] | None:
-    """Return the format of the annotations under this root, and their file or folder; with `columns`, of a table."""
+    """Find the annotations under this root; return their format and their file or folder, or None.
+
+    If `columns` are given, only table formats are considered.
+    """
     forms = _tables() if columns else FORMATS
     return next(((title, path) for title, form in forms.items() if (path := _place(form, name, root, columns))), None)
 
@@ -93,7 +97,7 @@ def _tables() -> dict[str, TableFormat]:
 
 
 def _place(form: Format | TableFormat, name: str, root: Path, columns: Columns) -> Path | None:
-    """The file or folder of annotations of this format; of a table in several files, their folder."""
+    """Return the file or folder with annotations of this format; for a table in several files, their folder."""
     if not isinstance(form, TableFormat):
         return form.find(name, root)
     paths = tables.files(form, root, columns)
@@ -104,7 +108,7 @@ def _place(form: Format | TableFormat, name: str, root: Path, columns: Columns) 
 
 
 def begun(root: Path, columns: Columns = ()) -> Problem | None:
-    """Report what is missing under a root without data in a known form, by files that belong to one."""
+    """Report what is missing under a root without complete annotations, judging by the files that are there."""
     for lacks in (coco.lacks_test, xvlm_json.lacks_test, vse_infinity.lacks_mapping):
         if not columns and (problem := lacks(root)):
             return problem
@@ -112,7 +116,7 @@ def begun(root: Path, columns: Columns = ()) -> Problem | None:
 
 
 def files(title: str, path: Path, root: Path, columns: Columns = ()) -> list[Path]:
-    """List the files, images apart, that may be read for the annotations of this format at this path."""
+    """List all files, except images, that may be read for the annotations of this format at this path."""
     form = FORMATS[title]
     of_table = tables.files(form, root, columns) if isinstance(form, TableFormat) else []
     folders = [root, root / "precomp", path if path.is_dir() else path.parent, *filter(Path.is_dir, of_table)]
@@ -125,13 +129,13 @@ class Annotated:
     """The annotated images under a root, by split.
 
     Args:
-        name: of the data set.
-        title: the format of the annotations.
-        files: the file of each entry that has one, in the order of the splits and their entries.
-        problems: what is wrong with the annotations, and images that are missing or lead out of the root.
-        columns: of a table, which were read.
-        summary: of a table, what was read, in one line.
-        extra: columns that an objective reads, a number a caption.
+        name: name of the data set.
+        title: annotation format, a key of `FORMATS`.
+        files: each entry with its image file, ordered by split and entry; entries without a file are left out.
+        problems: problems of the annotations, and images that are missing or outside the root.
+        columns: the table columns that were read (tables only).
+        summary: one-line summary of what was read (tables only).
+        extra: names of the columns that an objective reads, with one number per caption.
     """
 
     name: str
@@ -147,11 +151,11 @@ class Annotated:
 
     @classmethod
     def read(cls, name: str, root: Path, columns: Columns = (), copies: Path | None = None) -> "Annotated | None":
-        """Read the annotations under the root, and find the images; None where there are no annotations.
+        """Read the annotations under the root and find the images; return None if there are no annotations.
 
         Args:
-            columns: of a table, as the user names them.
-            copies: folder for copies of pictures that lie inside tables; None: such pictures are not read.
+            columns: the user's choice of table columns.
+            copies: folder for copies of images embedded in tables; if None, embedded images are not read.
         """
         if not (source := find(name, root, columns)):
             return None
@@ -182,7 +186,10 @@ class Annotated:
 
     @classmethod
     def of(cls, name: str, root: Path, columns: Columns = (), copies: Path | None = None) -> "Annotated":
-        """Read annotations as `read` does; DataError: none, unreadable, or images that are missing or outside."""
+        """Read annotations as `read` does.
+
+        Raises DataError if there are none, if they are unreadable, or if images are missing or outside the root.
+        """
         if not (annotated := cls.read(name, root, columns, copies)):
             here = begun(root, columns)
             raise DataError(str(here or f"no annotations under {root}, the root of {name!r}: expected {EXPECTED}."))
@@ -191,7 +198,7 @@ class Annotated:
 
     @property
     def listings(self) -> dict[str, Listing[list[FileSlice]]]:
-        """The image files of each split, as training reads them."""
+        """The image files and captions of each split, in the order in which training reads them."""
         listings = dict[str, Listing[list[FileSlice]]]()
         for split, entries in self.by_split.items():
             files = [file for entry, file in self.files if entry.split == split]
@@ -202,7 +209,7 @@ class Annotated:
         return listings
 
     def notes(self) -> list[Problem]:
-        """Report what was read, captions that are empty or not text, and annotations that are not read."""
+        """Report what was read, which captions are empty or not text, and which annotations were ignored."""
         notes = (
             [Problem(str(self.path), self.summary, READ_OTHERWISE.format(name=self.name), "remark")]
             if self.summary
@@ -214,23 +221,23 @@ class Annotated:
         return [*notes, *self._unread()]
 
     def _unread(self) -> list[Problem]:
-        """Annotations under the root that are not read, since these come first."""
+        """Report annotations under the root that are ignored because others take precedence."""
         form = FORMATS[self.title]
         patterns = () if isinstance(form, TableFormat) else form.alike
         alike = {place: "" for pattern in patterns for place in sorted(self.path.parent.glob(pattern))}
         places = ((title, _place(other, self.name, self.root, ())) for title, other in FORMATS.items())
         others = {place: f"{title} " for title, place in places if place and title != self.title}
-        fix = "To read it, move it to a root of its own."
+        fix = "To read it, move it to a separate root."
         return [
-            Problem(str(place), f"{title}is not read, since {self.path} is read instead", fix, "remark")
+            Problem(str(place), f"{title}is ignored: {self.path} is read instead", fix, "remark")
             for place, title in (alike | others).items()
             if place != self.path
         ]
 
     def equal(self, marks: Mapping[str, Sequence[str]]) -> list[Problem]:
-        """Report images in two splits or twice in one, whatever the annotations call them.
+        """Report images that occur in two splits, or twice in one split, even under different names.
 
-        `marks`: by split, the SHA-256 of the file of each image of `listings`; empty: it is not known.
+        `marks`: by split, the SHA-256 of each image file of `listings`; an empty string if it is unknown.
         """
         listings = self.listings
         names = {split: [entry.names[0] for entry, _ in self.files if entry.split == split] for split in listings}
@@ -240,8 +247,8 @@ class Annotated:
         for split, listing in listings.items():
             place, keys = f"{split} split of {self.path}", list(marks[split])
             if again := _same_files(listing.images, keys):
-                what = f"{counted(len(again), 'image')} given more than once, the first is {names[split][again[0]]}"
-                problems.append(Problem(place, what, "Give each image one entry with all its captions.", "note"))
+                what = f"{counted(len(again), 'image')} listed more than once; the first is {names[split][again[0]]}"
+                problems.append(Problem(place, what, "List each image once, with all its captions.", "note"))
             for row in again:
                 keys[row] = ""
             problems += doubles(keys, names[split], place, "image")
@@ -249,7 +256,7 @@ class Annotated:
 
 
 def _same_files(files: Sequence[FileSlice], marks: Sequence[str]) -> list[int]:
-    """Rows whose file is that of an earlier row, by another name or link; marks tell which files may be the same."""
+    """Return the rows that refer to the same file as an earlier row; only files with equal marks are compared."""
     again = []
     for mark, rows in grouped((mark, row) for row, mark in enumerate(marks)).items():
         if mark and rows[1:]:

@@ -1,8 +1,8 @@
-"""What every annotation format gives: one entry an image; and the image files of the entries.
+"""Entries of annotations, one per image in every format, and the search for their image files.
 
-Names in annotations are untrusted: one that leads out of the root, one with `..`, and a link out of the user's folders
-are refused.
-A folder of the root may itself be a link, and links may lead into it, since the user has placed it.
+File names in annotations are untrusted: names that point outside the root, names with `..`, and links out of the
+user's folders are refused. A folder below the root may itself be a link, and other links may point into its target,
+because the user put it there.
 """
 
 import os
@@ -22,26 +22,26 @@ from goalgrid.retrieval.splits.problems import Problem
 SPLITS = ("train", "val", "test")
 FOLDERS = ["images", "flickr30k-images", "flickr30k_images", "Flicker8k_Dataset", "Flickr8k_Dataset"]
 FOLDERS += ["train2014", "val2014"]
-"""Image folders as the archives of these data sets name them, below the root or below `images/`."""
+"""Names that public data sets give their image folders; searched below the root and below `images/`."""
 ENDINGS = (".jpg", ".JPG", ".jpeg", ".JPEG", ".png", ".PNG")
-"""Endings under which an image may lie that the annotations name by another."""
-OTHER_ENDING = "Write that ending in the annotations."
-SLASHES = "Write / between folders instead of \\, which only Windows understands: {name}."
+"""Extensions to try if an image is missing under the name in the annotations."""
+OTHER_ENDING = "Use that extension in the annotations."
+SLASHES = "Separate folders with / instead of \\, which works only on Windows: {name}."
 SAMPLE = 20
-"""Entries, spread over all, by which the image folder is recognised."""
+"""Number of entries, evenly spaced, used to detect the image folder."""
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """One image with its captions, as the annotations name it.
+    """One image with its captions, as listed in the annotations.
 
     Args:
         split: train, val or test.
-        names: of its file, below some image folder; the first that exists counts.
-        place: where the entry is, for messages.
-        ids: COCO's ids of the captions; empty: not known.
-        values: of further columns that an objective reads, for each caption.
-        image: where it lies, if the annotations say more than its name; None: a file of its own.
+        names: possible paths of its file, relative to an image folder; the first that exists is used.
+        place: location of the entry, for messages.
+        ids: COCO annotation ids of the captions; empty if unknown.
+        values: for each caption, the values of the additional columns that an objective reads.
+        image: location of an image that is part of another file (e.g. a tar); None if the image is a separate file.
     """
 
     split: str
@@ -54,7 +54,7 @@ class Annotation:
 
 
 def first(root: Path, folders: Sequence[str], *patterns: str) -> Path | None:
-    """Return the first file below the root: in the first folder, of the first pattern, first by name."""
+    """Return the first existing match below the root, in the order of folders, patterns and file names; else None."""
     paths = (path for folder in folders for pattern in patterns for path in sorted((root / folder).glob(pattern)))
     return next((path for path in paths if path.exists()), None)
 
@@ -62,9 +62,10 @@ def first(root: Path, folders: Sequence[str], *patterns: str) -> Path | None:
 def entries_of(
     split: str, pairs: Iterable[tuple[str, str]], place: Path, folder: str = "", ids: Sequence[int] = ()
 ) -> list[Annotation]:
-    """Build an entry for each image of these (image, caption) pairs of a file; an image may be in `folder`, too.
+    """Group (image, caption) pairs from an annotation file into one entry per image.
 
-    `ids`: COCO's, of each pair; none: not known.
+    `folder`: a folder in which the images may be, in addition to the image folder itself.
+    `ids`: COCO annotation id of each pair; empty if unknown.
     """
     pairs = list(pairs)
     of_image = grouped((image, key) for (image, _), key in zip(pairs, ids, strict=False))
@@ -77,17 +78,17 @@ def entries_of(
 
 
 def below(name: str, folder: Path) -> str:
-    """Return the path of a file below this folder, if its name is an absolute path there; else the name."""
+    """Make an absolute path inside this folder relative to it; return any other name unchanged."""
     folders = (folder.absolute(), folder.resolve()) if name.startswith("/") else ()
     return next((str(Path(name).relative_to(home)) for home in folders if Path(name).is_relative_to(home)), name)
 
 
 class Outside(Exception):
-    """A name that leads out of the user's folders; with the target, if by a link."""
+    """A file name that points outside the user's folders. If a link causes this, its target is the second argument."""
 
 
 class Locator:
-    """Finds the file of an entry below a folder; `homes` are all folders that its links may lead to, the root first."""
+    """Finds image files below a folder; `homes`: all folders that links may point into, the root first."""
 
     def __init__(self, folder: Path, homes: Sequence[Path]) -> None:
         self.folder, self.root = folder, homes[0]
@@ -96,9 +97,9 @@ class Locator:
         self._truly_missing = 0
 
     def file(self, name: str) -> Path | None:
-        """Return the file of this name; None: it does not exist. `Outside`: the name, or a link on its way, leads out.
+        """Return the file of this name, or None if it does not exist.
 
-        `Outside`: the name, or a link on its way, leads out.
+        Raises `Outside` if the name, or a link in its path, points outside the allowed folders.
         """
         relative = Path(below(name, self.folder))
         if relative.is_absolute() or ".." in relative.parts:
@@ -116,16 +117,16 @@ class Locator:
         return path if is_file else None
 
     def of(self, entry: Annotation, problems: list[Problem]) -> Path | None:
-        """Return the file of an entry, or None after reporting why there is none."""
+        """Return the file of an entry; if there is none, report the reason and return None."""
         try:
             file = next((file for name in entry.names if (file := self.file(name))), None)
         except Outside as out:
             name, *target = out.args
-            what, fix = f"file name {name!r}", "Name images by their path below that folder, or copy them in."
+            what, fix = f"file name {name!r}", "Use image paths relative to that folder, or copy the images into it."
             if target:
                 what = f"the link {name!r}"
                 link = shlex.join(["ln", "-s", str(target[0].parent), str(self.root / "linked")])
-                fix = f"To allow links there, make a link to that folder ({link}); or copy the images in."
+                fix = f"To allow such links, link their folder into the root ({link}), or copy the images there."
             problems.append(Problem(entry.place, f"{what} leads out of {self.folder}", fix))
             return None
         if file is None:
@@ -134,7 +135,7 @@ class Locator:
         return file
 
     def missing(self, place: str, what: str, names: Sequence[str]) -> Problem:
-        """Report an image that is missing, which may be here with another ending."""
+        """Report a missing image, mentioning a file with another extension if there is one."""
         if "\\" in names[0]:
             return Problem(place, what, SLASHES.format(name=names[0].replace("\\", "/")))
         bases, other = [base for name in names for base in (name.removesuffix(Path(name).suffix), name)], None
@@ -142,17 +143,17 @@ class Locator:
             other = self.find(base + ending for base in bases for ending in ENDINGS)
             self._truly_missing += other is None
         if other:
-            return Problem(place, f"{what}; {other.parent} holds {other.name}", OTHER_ENDING)
-        return Problem(place, what, "Unpack its archive again, fetch this file, or delete its captions.")
+            return Problem(place, f"{what}; {other.parent} contains {other.name}", OTHER_ENDING)
+        return Problem(place, what, "Unpack its archive again, download this file, or delete its captions.")
 
     def find(self, names: Iterable[str]) -> Path | None:
-        """Return the first file of these names; None: none exists, or a name before it leads out."""
+        """Return the first existing file among these names; None if there is none or a name points outside first."""
         with suppress(Outside):
             return next((file for name in names if (file := self.file(name))), None)
         return None
 
     def hits(self, entries: Sequence[Annotation]) -> int:
-        """Count the entries whose file is here, or is a link that leads out."""
+        """Count the entries whose file exists below this folder, including links that point outside."""
         return sum(map(self._holds, entries))
 
     def _holds(self, entry: Annotation) -> bool:
@@ -163,7 +164,7 @@ class Locator:
 
 
 def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) -> list[tuple[Annotation, FileSlice]]:
-    """Pair every entry with its file; entries without one are left out and reported."""
+    """Pair every entry with its image file; report and leave out entries whose file is missing."""
     if all(entry.image for entry in entries):
         return [(entry, entry.image) for entry in entries if entry.image]
     locator = _best([entry for entry in entries if not entry.image], root)
@@ -181,9 +182,9 @@ def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) 
 
 
 def _all_missing(names: Sequence[str], root: Path) -> Problem:
-    """No image is where the annotations say, this one first."""
+    """Report that none of the images exist; `names`: the possible names of the first one."""
     name = names[0]
-    what = f"no folder below it holds {name!r}, or any other image that the annotations name"
+    what = f"no folder below it contains {name!r} or any other image listed in the annotations"
     bare = Path(name).name
     if "\\" in name:
         return Problem(str(root), what, SLASHES.format(name=name.replace("\\", "/")))
@@ -191,12 +192,12 @@ def _all_missing(names: Sequence[str], root: Path) -> Problem:
         if (problem := locator.missing(str(root), what, names)).fix == OTHER_ENDING:
             return problem
         if bare != name and locator.find([bare]):
-            return Problem(str(root), what, f"{bare!r} lies in {locator.folder}: name images by that.")
+            return Problem(str(root), what, f"{bare!r} is in {locator.folder}: use image paths relative to it.")
     return Problem(str(root), what, f"Put the images into {root / FOLDERS[0]}.")
 
 
 def _best(entries: Sequence[Annotation], root: Path) -> Locator:
-    """The folder that holds the most of a sample of entries; of all entries, where it holds none of the sample."""
+    """Return the folder with most files of a sample of the entries; if that finds none, of all entries."""
     locators = _locators(root)
     sample = entries[:: max(1, len(entries) // SAMPLE)]
     best = max(locators, key=lambda locator: locator.hits(sample))
@@ -210,13 +211,13 @@ def _locators(root: Path) -> list[Locator]:
 
 
 def _blobs(root: Path) -> list[Path]:
-    """The folder that the links of a revision in a hub's cache lead to: `DATA/snapshots/REVISION`, `DATA/blobs`."""
+    """Return the `DATA/blobs` folder of a Hugging Face cache, the target of links in `DATA/snapshots/REVISION`."""
     blobs = [snapshots.parent / "blobs" for snapshots in root.absolute().parents if snapshots.name == "snapshots"]
     return [folder.resolve() for folder in blobs if folder.is_dir()]
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """Where images may be: known names first, then any folder below the root, each also with one of its own name."""
+    """Yield possible image folders: known names first, then all folders of the root and `x/x` of each folder `x`."""
     yield root
     for parent in (root, root / "images"):
         yield from (parent / name for name in FOLDERS if (parent / name).is_dir())

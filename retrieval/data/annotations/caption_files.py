@@ -1,6 +1,6 @@
-"""Pictures with caption files next to them: x.jpg with x.txt, a caption a line, or x.json, as img2dataset writes them.
+"""Images with caption files next to them: x.jpg with x.txt (one caption per line) or x.json, as img2dataset writes.
 
-The pictures lie in one folder, or in folders of the splits, or of img2dataset's shards (00000/).
+The images are in one folder, in one folder per split, or in img2dataset's shard folders (00000/).
 """
 
 import os
@@ -17,15 +17,15 @@ from goalgrid.retrieval.splits.problems import Problem, json_of, lines_of
 
 PICTURES = (*ENDINGS, ".webp")
 LOOKED_AT = 1000
-"""Files of a folder that are looked at for a picture with its captions."""
+"""Maximum number of files of a folder that are examined to find an image with captions."""
 TREE = """
-DIR/images/x.jpg            with x.txt, a caption a line, or x.json with "caption" or "captions"
-    or in DIR, or in DIR/train/, DIR/val/ and DIR/test/, or in folders of img2dataset (00000/)
+DIR/images/x.jpg            with x.txt (one caption per line), or x.json with "caption" or "captions"
+    or in DIR, or in DIR/train/, DIR/val/ and DIR/test/, or in img2dataset's shard folders (00000/)
 """
 
 
 def here(root: Path, given: Columns = ()) -> list[Path]:
-    """List the folders with pictures that have captions next to them."""
+    """List the folders that contain images with caption files next to them."""
     if not root.is_dir():
         return []
     with os.scandir(root) as items:
@@ -40,17 +40,17 @@ def _captioned(folder: Path) -> bool:
 
 
 def captions_beside(picture: Path) -> Path | None:
-    """Return the file with the captions of a picture; text comes before JSON."""
+    """Return the caption file of an image, preferring .txt to .json; None if there is none."""
     return next((path for ending in (".txt", ".json") if (path := picture.with_suffix(ending)).is_file()), None)
 
 
 def header(path: Path) -> Sequence[str]:
-    """Return the columns as if the folder were a table."""
+    """Return the column names of a folder viewed as a table."""
     return "image", "captions"
 
 
 def table(paths: Sequence[Path], root: Path, given: Columns, copies: Path | None, problems: list[Problem]) -> Table:
-    """Read every picture of the folders, by name."""
+    """Read all images of the folders, sorted by name, as rows of a table."""
     return Table(header(root), _rows(paths, root, problems))
 
 
@@ -67,7 +67,7 @@ def _captions(picture: Path, problems: list[Problem]) -> Any:
     if path is None:
         return None
     if path.suffix == ".txt":
-        return lines_of(path, "a caption a line", problems)
+        return lines_of(path, "one caption per line", problems)
     content = json_of(path, dict, '{"caption": "a dog"}', problems)
     return next((content[name] for name in tables.candidates("captions", [*content])), None)
 

@@ -1,6 +1,7 @@
-"""A CSV file, captions.csv: image, caption and, if you like, split. A row a caption, a first line with the columns.
+"""A CSV file, captions.csv, with a header line and one row per caption: image, caption and, optionally, split.
 
-Without a column of splits, `split_files` says them; without those, the hash of an image's name.
+Without a `split` column, splits are read from split files (`split_files`); without these, a hash of the image's name
+decides.
 """
 
 import csv
@@ -14,15 +15,15 @@ from goalgrid.retrieval.splits.problems import Problem, rows_of
 
 NAMES = csv_table.PLAIN
 TREE = """
-DIR/captions.csv            columns image,caption,split; the split is train, val or test
-    or columns image,caption, with DIR/splits.csv (image,split) or DIR/{train,val,test}.txt (a name a line)
-    or columns image,caption alone: a hash of the image's name says the split, about 80, 10 and 10 percent
+DIR/captions.csv            columns image,caption,split; split is train, val or test
+    or columns image,caption, with DIR/splits.csv (image,split) or DIR/{train,val,test}.txt (one name per line)
+    or columns image,caption alone: images are split by a hash of their names, about 80, 10 and 10 percent
 DIR/images/*.jpg            or in DIR, or in any other folder below it
 """
 
 
 def find(name: str, root: Path) -> Path | None:
-    """Return the CSV file; the second name is the one in Kaggle's Flickr8k. None: its columns have other names."""
+    """Return the CSV file; None if there is none, or if its columns have other names and `csv_table` reads it."""
     path = first(root, csv_table.FOLDERS, *NAMES)
     if path and not csv_table.is_plain(path) and tables.files(csv_table.FORMAT, root, ()):
         return None
@@ -30,13 +31,13 @@ def find(name: str, root: Path) -> Path | None:
 
 
 def find_with_splits(name: str, root: Path) -> Path | None:
-    """Return the file of `find`, if a column or a file names the splits."""
+    """Return the file that `find` returns if a column or split files assign its images to splits; else None."""
     path = find(name, root)
     return path if path and (split_files.given(path) or "split" in _columns(path)) else None
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
-    """Read every image with its captions, both in the order of the rows."""
+    """Read all images with their captions, both in the order of the rows."""
     rows = rows_of(path, ("image", "caption"), problems, optional=("split",))
     for line, row in rows:
         row["image"], row["caption"] = row["image"].strip(), " ".join(row["caption"].splitlines())

@@ -1,6 +1,6 @@
-"""A CSV file of any name and with any names of columns; commas, semicolons, tabs or bars between them.
+"""A CSV file with any file name and any column names, separated by commas, semicolons, tabs or vertical bars.
 
-Kaggle's Flickr30K, results.csv, has bars and blanks between its columns, and lacks a bar in one of its rows.
+Kaggle's Flickr30K file, results.csv, separates columns by bars and spaces, and one of its rows lacks a bar.
 """
 
 import csv
@@ -16,34 +16,34 @@ from goalgrid.retrieval.data.annotations.tables import Row, Table, TableFormat
 from goalgrid.retrieval.splits.problems import Problem, cells_of
 
 PLAIN = ("captions.csv", "captions.txt")
-"""Tables that `csv_captions` reads if they have its columns; the second is Kaggle's Flickr8k."""
+"""Files that `csv_captions` reads if they have the columns it expects; the second is Kaggle's Flickr8k file."""
 PATTERNS = ("*.csv", "*.tsv", "captions.txt")
 FOLDERS = (".", "annotations")
 SEPARATORS = ",;\t|"
 LONGEST = 10_000
-"""Characters of a first line that are looked at for columns."""
+"""Maximum number of characters of the header line that are read."""
 TREE = """
-DIR/pairs.csv               any name, any columns, e.g. filepath,title; commas, semicolons, tabs or bars between them
-    or NAME_train.csv, NAME_val.csv and NAME_test.csv; a column `split`, or files that say it, as for captions.csv
+DIR/pairs.csv               any name, any columns, e.g. filepath,title; separated by commas, semicolons, tabs or bars
+    or NAME_train.csv, NAME_val.csv and NAME_test.csv; a column `split`, or split files as for captions.csv
 DIR/images/*.jpg            or in DIR, or in any other folder below it
 """
 LACKS_BAR = re.compile(r"\s*(\d+)\s+(.*)", re.DOTALL)
-"""The number of a comment, and the comment."""
+"""A comment's number and text, without a bar between them."""
 
 
 def here(root: Path, given: Columns = ()) -> list[Path]:
-    """List all tables but those of splits; those of `csv_captions` if columns are named."""
+    """List all tables except split files; tables that `csv_captions` reads are included only if `given` has columns."""
     paths = [path for folder in FOLDERS for pattern in PATTERNS for path in sorted((root / folder).glob(pattern))]
     return [path for path in paths if path.name != split_files.TABLE and (given or not is_plain(path))]
 
 
 def is_plain(path: Path) -> bool:
-    """Return whether `csv_captions` reads a table, by its name and its columns."""
+    """Return whether a table has a file name and columns that `csv_captions` reads."""
     return path.name in PLAIN and {"image", "caption"} <= {*_cells(_first_line(path) or "")}
 
 
 def header(path: Path) -> list[str] | None:
-    """Return the columns of a file; None: it cannot be read, or is UTF-16."""
+    """Return the column names of a file; None if it is unreadable or encoded as UTF-16."""
     line = _first_line(path)
     if line is None or "\0" in line:
         return None
@@ -55,7 +55,7 @@ def _cells(line: str, **dialect: Any) -> list[str]:
 
 
 def dialect(path: Path) -> dict[str, Any]:
-    """Tell how cells are separated: by the mark that is most frequent in the first line."""
+    """Return the CSV dialect of a file; the delimiter is the most frequent separator of its first line."""
     mark = max(SEPARATORS, key=(_first_line(path) or "").count)
     bars = {"quoting": csv.QUOTE_NONE} if mark == "|" else {}
     return {"delimiter": mark, "skipinitialspace": True, **bars}
@@ -76,7 +76,7 @@ def _read_line(path: Path, stamp: tuple[int, int]) -> str:
 
 
 def table(paths: Sequence[Path], root: Path, given: Columns, copies: Path | None, problems: list[Problem]) -> Table:
-    """Read the rows of all files."""
+    """Read the rows of all files as one table."""
     return Table(header(paths[0]) or (), _rows(paths, root, problems))
 
 
@@ -92,7 +92,7 @@ def _rows(paths: Sequence[Path], root: Path, problems: list[Problem]) -> Iterato
 
 
 def _mends(fault: Problem, path: Path, columns: Sequence[str], rows: list[tuple[int, list[str]]]) -> bool:
-    """Add the row of a fault in which number and comment have no bar between them; return whether it is one."""
+    """Repair a row in which only the bar between number and comment is missing; return whether it could be repaired."""
     number = fault.place.rpartition(" ")[2]
     if len(columns) != 3 or not number.isdigit() or not fault.what.startswith("has 2 cells"):
         return False

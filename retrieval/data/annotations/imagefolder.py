@@ -1,6 +1,6 @@
-"""An imagefolder of Hugging Face: images, and next to them metadata.csv or metadata.jsonl, with names in `file_name`.
+"""Hugging Face's imagefolder format: images with metadata.csv or metadata.jsonl next to them, keyed by `file_name`.
 
-The metadata may lie in the root or in a folder of each split; names are paths from their folder.
+The metadata may be in the root or in one folder per split; file names are relative to the folder of the metadata.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,12 +15,12 @@ NAMES = ("metadata.csv", "metadata.jsonl")
 FOLDERS = ("", "*/", "*/*/")
 TREE = """
 DIR/train/metadata.csv      columns file_name and e.g. text; or metadata.jsonl
-DIR/train/*.jpg             and the same in DIR/validation/ and DIR/test/; or all in one folder, with a column `split`
+DIR/train/*.jpg             likewise DIR/validation/ and DIR/test/; or all in one folder, with a column `split`
 """
 
 
 def here(root: Path, given: Columns = ()) -> list[Path]:
-    """List the metadata of the root, else of its folders."""
+    """List the metadata files of the root or, if there are none, of its subfolders."""
     levels = ([path for name in NAMES for path in root.glob(f"{folder}{name}")] for folder in FOLDERS)
     return sorted(next(filter(None, levels), []))
 
@@ -30,7 +30,7 @@ def header(path: Path) -> list[str] | None:
 
 
 def table(paths: Sequence[Path], root: Path, given: Columns, copies: Path | None, problems: list[Problem]) -> Table:
-    """Read the rows of the metadata of all folders."""
+    """Read the rows of all metadata files as one table."""
     return Table(header(paths[0]) or (), _rows(paths, root, problems))
 
 

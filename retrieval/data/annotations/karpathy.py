@@ -1,6 +1,6 @@
-"""Karpathy's JSON: {"images": [{"filename", "split", "sentences": [{"raw"}], "filepath"?}]}; `restval` trains.
+"""Karpathy's JSON: {"images": [{"filename", "split", "sentences": [{"raw"}], "filepath"?}]}.
 
-Sentences may be plain texts, too.
+`restval` belongs to the training split. Sentences may also be plain strings.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ SPLITS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 FOLDERS = (".", "karpathy", "annotations")
 TREE = """
 DIR/dataset.json            {"images": [{"filename": "1.jpg", "split": "train", "sentences": ["a dog", "a dog runs"]}]}
-    further fields are left out; a sentence may be {"raw": "a dog"}, as Karpathy has it
+    other fields are ignored; a sentence may also be {"raw": "a dog"}, as in Karpathy's files
 DIR/images/*.jpg            or in DIR, or in any other folder below it
 """
 LAYOUT = '{"images": [{"filename", "split", "sentences": [{"raw"}, ...]}, ...]}'
@@ -27,12 +27,12 @@ def find(name: str, root: Path) -> Path | None:
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
-    """Read every image that the JSON names; report items that are not an image with captions and a split."""
+    """Read all images of the JSON file; report items without a file name, captions or a known split."""
     content = json_of(path, dict, LAYOUT, problems)
     images = content.get("images")
     if not isinstance(images, list) or not images:
         if content:
-            what = "is not in Karpathy's layout, or names no image"
+            what = "is not in Karpathy's layout, or lists no images"
             problems.append(Problem(str(path), what, f"Expected {LAYOUT}."))
         return []
     annotations = []
@@ -46,7 +46,7 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
 
 
 def _entry(item: Any, place: str) -> tuple[Annotation | None, str]:
-    """The entry, or why this is none."""
+    """Return the entry, or None and the reason why the item is invalid."""
     if not isinstance(item, dict) or not isinstance(item.get("filename"), str) or not item["filename"]:
         return None, "has no file name"
     sentences = item.get("sentences")
@@ -56,7 +56,7 @@ def _entry(item: Any, place: str) -> tuple[Annotation | None, str]:
         return None, f"image {item['filename']!r} has no caption"
     if len(captions) < len(raw):
         wrong = next(number for number, text in enumerate(raw) if not isinstance(text, str))
-        return None, f"image {item['filename']!r}: its sentences[{wrong}] has no text"
+        return None, f"image {item['filename']!r}: sentences[{wrong}] has no text"
     if not isinstance(item.get("split"), str) or item["split"] not in SPLITS:
         return None, f"unknown split {item.get('split')!r} of image {item['filename']!r}; known: {', '.join(SPLITS)}"
     folder, name = str(item.get("filepath") or ""), item["filename"]

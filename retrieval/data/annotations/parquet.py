@@ -1,6 +1,6 @@
-"""Parquet files of Hugging Face's data sets, or any others: pictures as bytes or as paths, with their captions.
+"""Parquet files, from Hugging Face or elsewhere: images as bytes or as paths, with their captions.
 
-Captions are texts, lists of texts, or several columns. Bytes are copied once (`picture_copies`).
+Captions are strings, lists of strings, or several columns. Image bytes are copied once (`picture_copies`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,20 +22,20 @@ FOLDERS = ("", "data/", "*/", "*/*/")
 ROWS = 64
 """Rows read at a time."""
 FURTHER = ("key", "status")
-"""Columns of img2dataset, which say what was not fetched."""
+"""Columns of img2dataset that tell which downloads failed."""
 TREE = """
-DIR/*.parquet               columns image (bytes, as Hugging Face has it, or a path) and caption or captions
-    or in DIR/data/, or in a folder for each split; named after splits (train-00000-of-00002.parquet), or column `split`
+DIR/*.parquet               columns image (bytes, as in Hugging Face data sets, or a path) and caption or captions
+    or in DIR/data/, or in one folder per split; named after splits (train-00000-of-00002.parquet), or column `split`
 """
 
 
 def here(root: Path, given: Columns = ()) -> list[Path]:
-    """List the files of the first folder that has any."""
+    """List the parquet files of the first folder that has any."""
     return next(filter(None, (sorted(root.glob(f"{folder}*.parquet")) for folder in FOLDERS)), [])
 
 
 def header(path: Path) -> list[str] | None:
-    """Return the columns, with `image` if a column of any name holds pictures; None: the file cannot be read."""
+    """Return the column names, plus `image` if any column contains image bytes; None if the file is unreadable."""
     try:
         schema = _schema(path)
     except (OSError, ValueError):  # pyarrow's errors are ValueErrors
@@ -44,7 +44,7 @@ def header(path: Path) -> list[str] | None:
 
 
 def table(paths: Sequence[Path], root: Path, given: Columns, copies: Path | None, problems: list[Problem]) -> Table:
-    """Read the rows of all files, with their pictures out of the copy."""
+    """Read the rows of all files as one table; embedded images are read from their copy."""
     schemas: dict[Path, Schema] = {}
     for path in paths:
         try:
@@ -60,7 +60,7 @@ def table(paths: Sequence[Path], root: Path, given: Columns, copies: Path | None
     if lacking:
         missing = sorted({*first.names} - {*schemas[lacking[0]].names})
         what = f"lacks columns that {paths[0].name} has: {', '.join(missing)}"
-        problems.append(Problem(str(lacking[0]), what, "Give all files of a table the same columns."))
+        problems.append(Problem(str(lacking[0]), what, "All files of a table need the same columns."))
     if faults or lacking:
         return Table(() if lacking else names, (), own_images=column is not None)
     names_read = [*(name for _, of_role in columns for name in of_role), *FURTHER]
@@ -84,7 +84,7 @@ def _schema(path: Path) -> "Schema":
 
 
 def _embedded(schema: "Schema") -> list[str]:
-    """The columns that hold pictures: bytes, or bytes and path as Hugging Face has them."""
+    """Return the columns that contain images: bytes, or structs of bytes and path as in Hugging Face data sets."""
     import pyarrow.types as kinds
 
     def holds(kind: Any) -> bool:
@@ -96,7 +96,7 @@ def _embedded(schema: "Schema") -> list[str]:
 
 
 def _image_column(schema: "Schema", given: Columns) -> str | None:
-    """The column of pictures: the one that the user names, `image`, or the only one; None: images are named by path."""
+    """Return the column with image bytes: the user's choice, `image`, or the only one; None if images are paths."""
     embedded = _embedded(schema)
     if named := dict(given).get("image"):
         return named[0] if named[0] in embedded else None
@@ -105,7 +105,7 @@ def _image_column(schema: "Schema", given: Columns) -> str | None:
 
 
 def _size(path: Path, column: str) -> int:
-    """Bytes of a column of pictures, about."""
+    """Return the approximate size of an image column, in bytes."""
     import pyarrow.parquet as pq
 
     meta = pq.read_metadata(path)
@@ -171,7 +171,7 @@ def _has_path(schema: "Schema", column: str) -> bool:
 
 
 def _decoded(value: Any, place: str, problems: list[Problem]) -> Any:
-    """The text of bytes; None, and reported, where they are no UTF-8."""
+    """Decode bytes to text; report bytes that are not UTF-8, and return None for them."""
     if isinstance(value, list):
         return [_decoded(item, place, problems) for item in value]
     if not isinstance(value, bytes):
@@ -180,7 +180,7 @@ def _decoded(value: Any, place: str, problems: list[Problem]) -> Any:
         return value.decode()
     except UnicodeDecodeError as error:
         what = f"is not UTF-8: byte {value[error.start]:#04x} in {value[:40]!r}"
-        problems.append(Problem(place, what, "Write texts, not bytes of another encoding."))
+        problems.append(Problem(place, what, "Store captions as UTF-8 text."))
         return None
 
 

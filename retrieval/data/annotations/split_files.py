@@ -1,4 +1,4 @@
-"""Which split each image is in, where its captions do not say: a file splits.csv, or a list of file names a split."""
+"""Split files, for captions that do not tell the split of an image: splits.csv, or a list of file names per split."""
 
 import hashlib
 import os
@@ -13,23 +13,23 @@ from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation
 from goalgrid.retrieval.splits.problems import Problem, lines_of, rows_of, shortened
 
 NAMES = {"train": "train", "val": "val", "dev": "val", "test": "test"}
-"""How the splits may be called."""
+"""Accepted names of splits."""
 LISTS = {
     "train": ("train.txt", "Flickr_8k.trainImages.txt"),
     "val": ("val.txt", "dev.txt", "Flickr_8k.devImages.txt"),
     "test": ("test.txt", "Flickr_8k.testImages.txt"),
 }
 TABLE = "splits.csv"
-EXPECTED = f"{TABLE} with the columns image,split, or train.txt, val.txt and test.txt with a file name a line"
+EXPECTED = f"{TABLE} with the columns image,split, or train.txt, val.txt and test.txt with one file name per line"
 
 
 def given(path: Path) -> bool:
-    """Return whether a file next to the captions names the splits."""
+    """Return whether there are split files next to the captions."""
     return any(os.path.lexists(path.with_name(name)) for name in (TABLE, *chain(*LISTS.values())))
 
 
 def entries(pairs: Iterable[tuple[str, str]], path: Path, problems: list[Problem]) -> list[Annotation]:
-    """Return the images, of (image, caption) pairs, that the split files next to the captions name; no others."""
+    """Return those images of the (image, caption) pairs that are listed in the split files next to the captions."""
     captions, table = grouped(pairs), path.with_name(TABLE)
     by_split = _of_table(table, problems) if os.path.lexists(table) else _of_lists(path, problems)
     by_stem = grouped((name.rpartition(".")[0], name) for name in captions)
@@ -43,14 +43,14 @@ def entries(pairs: Iterable[tuple[str, str]], path: Path, problems: list[Problem
         lost = [image for image, name in zip(images, known, strict=True) if not name]
         if lost and captions:
             near = get_close_matches(lost[0], list(captions), n=1)
-            hint = f"; the nearest to the first is {near[0]}" if near else ""
+            hint = f"; the closest name to the first is {near[0]}" if near else ""
             what = f"{counted(len(lost), 'image')} without a caption in {path.name}: {shortened(lost)}{hint}"
-            problems.append(Problem(str(place), what, f"Take it out, or give it captions in {path.name}."))
+            problems.append(Problem(str(place), what, f"Remove them, or add their captions to {path.name}."))
     return annotations
 
 
 def by_hash(image: str) -> str:
-    """Assign an image to a split by its name alone, so that new images move no other: 80, 10 and 10 percent.
+    """Assign an image to a split by a hash of its name: 80, 10 and 10 percent. Adding images changes no other's split.
 
     >>> [by_hash(name) for name in ("1.jpg", "2.jpg", "5.jpg")]
     ['test', 'train', 'val']
@@ -60,7 +60,7 @@ def by_hash(image: str) -> str:
 
 
 def split_of(name: str, place: str, problems: list[Problem], names: Mapping[str, str] = NAMES) -> str | None:
-    """Return the split of this name; None, after reporting it, if it is unknown."""
+    """Return the split with this name; report an unknown name and return None."""
     if name.strip() in names:
         return names[name.strip()]
     near = get_close_matches(name.strip().lower(), list(names), n=1)
@@ -78,14 +78,14 @@ def _of_table(path: Path, problems: list[Problem]) -> dict[str, tuple[Path, list
 
 
 def _of_lists(captions: Path, problems: list[Problem]) -> dict[str, tuple[Path, list[str]]]:
-    """The images of each split, and its list."""
+    """Return for each split its list file and the images listed there."""
     splits = {}
     for split, names in LISTS.items():
         path = next((path for name in names if os.path.lexists(path := captions.parent / name)), None)
         if path is None:
-            what = f"says no split of its images, and {names[0]} is not in the same folder"
+            what = f"does not assign its images to splits, and {names[0]} is not in the same folder"
             problems.append(Problem(str(captions), what, f"Expected {EXPECTED}."))
             continue
-        lines = lines_of(path, "a file name a line", problems)
+        lines = lines_of(path, "one file name per line", problems)
         splits[split] = path, [line.strip() for line in lines if line.strip()]
     return splits

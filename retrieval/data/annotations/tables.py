@@ -1,7 +1,7 @@
-"""Tables of captions, a row a caption or an image: which column is which, and the images of their rows.
+"""Tables of captions, with one row per caption or per image: detect the columns, and read the images with captions.
 
-CSV, JSON lines, parquet and the samples of tars are such tables. Columns are told by their names or named by the user;
-where two readings are possible, the user is asked.
+CSV, JSON lines, parquet and the samples of tars are such tables. Columns are recognised by their names or chosen by the
+user; if the names are ambiguous, an error asks the user to choose.
 """
 
 import math
@@ -23,22 +23,22 @@ from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.splits.problems import NEAR, Problem, no_text
 
 USUAL = {"image": ("image",), "captions": ("caption", "captions"), "split": ("split",)}
-"""The names that columns have where they are made for goalgrid."""
+"""Standard column names by role."""
 OTHERS = {
     "image": (*NEAR["image"], "photo", "picture", "jpg", "jpeg", "png", "webp"),
     "captions": (*NEAR["caption"], "texts", "sentences", "descriptions", "comments", "txt"),
     "split": (),
 }
-"""Names that others give them."""
+"""Other common column names by role, tried if no standard name is found."""
 NUMBERED = re.compile(r"(.*?)[ _-]?\d+")
-"""One of several columns with a caption each."""
+"""Name of one of several numbered caption columns, e.g. `caption_2`."""
 IN_NAME = re.compile(r"(?:^|[^a-z])(train|training|val|valid|validation|dev|test|testing)(?![a-z])", re.IGNORECASE)
-"""The split that a file or a folder is named after."""
+"""Matches the name of a split in a file or folder name."""
 SPLIT_NAMES = {"train": "train", "training": "train", "restval": "train"}
 SPLIT_NAMES |= {"val": "val", "valid": "val", "validation": "val", "dev": "val", "test": "test", "testing": "test"}
-ASK = 'Say which: [data.NAME] columns = {{ {role} = "{example}" }}, or --columns {role}={example}.'
+ASK = 'Choose one: [data.NAME] columns = {{ {role} = "{example}" }}, or --columns {role}={example}.'
 TEXTS = ("raw", "caption", "text", "sentence")
-"""Keys of a caption that is an object."""
+"""Keys under which a caption that is an object may store its text."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Row:
     """A row of a table.
 
     Args:
-        place: of the row, for messages.
-        split: by the name of its file or folder; empty: that says none.
-        image: the picture, if it lies inside the table; its name is in the image's column or `FileSlice.label`.
-        folder: below the root, in which images of these names may lie, too.
+        place: location of the row, for messages.
+        split: split according to the name of its file or folder; empty if the name tells none.
+        image: the image, if it is embedded in the table; its name is in the image column or `FileSlice.label`.
+        folder: a folder below the root to which image names may be relative.
     """
 
     place: str
@@ -61,12 +61,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """What a format reads of its files.
+    """A table as read from the files of a format.
 
     Args:
-        columns: all names, in their order.
-        own_images: whether every row holds its picture, so that no column names it.
-        notes: what else was done, for the line that says what was read.
+        columns: all column names, in file order.
+        own_images: whether every row contains its image, so that no column needs to name it.
+        notes: further remarks for the one-line summary.
     """
 
     columns: Sequence[str]
@@ -76,16 +76,16 @@ class Table:
 
 
 class TableFormat(NamedTuple):
-    """How tables of a format are found and read.
+    """A table format: functions to find and read its files.
 
     Args:
-        here: all files under a root that may be such tables.
-        header: the columns of a file; None: it cannot be read.
-        table: from files, the root, the columns that the user names, the folder of copies of pictures (None: pictures
-            inside tables are not read) and a list for problems: the table.
-        noun: what a file is called.
-        tree: how a root of one's own looks.
-        shards: whether files that are named after no splits are one table.
+        here: returns all files under a root that may be such tables.
+        header: returns the column names of a file, or None if it is unreadable.
+        table: takes the files, the root, the user's choice of columns, the folder for copies of embedded images (if
+            None, they are not read) and a list to append problems to; returns the table.
+        noun: what to call a file in messages.
+        tree: example of the folder layout, for users.
+        shards: whether several files that are not named after splits form one table.
     """
 
     here: Callable[[Path, Columns], list[Path]]
@@ -98,7 +98,7 @@ class TableFormat(NamedTuple):
 
 @dataclass
 class TableRead:
-    """What was read of a table: entries, the columns that were read, and a line that says it."""
+    """Result of reading a table: its entries, the columns used, and a one-line summary."""
 
     entries: list[Annotation]
     columns: Columns = ()
@@ -106,7 +106,7 @@ class TableRead:
 
 
 def split_in(path: Path, root: Path) -> str:
-    """Return the split that a file, or else a folder on the way to it, is named after; empty: none.
+    """Return the split that a file or, failing that, one of its parent folders is named after; empty if there is none.
 
     >>> split_in(Path("d/data/train-00000-of-00002.parquet"), Path("d"))
     'train'
@@ -121,19 +121,19 @@ def split_in(path: Path, root: Path) -> str:
 
 
 def files(form: TableFormat, root: Path, given: Columns) -> list[Path]:
-    """List the tables of a format with columns of captions; if some are named after splits, those.
+    """List the files of a format that have image and caption columns; if some are named after splits, only those.
 
-    A file that cannot be read counts as one, so that its fault is reported.
+    Unreadable files are included, so that they are reported later.
     """
     here = form.here(root, given)
     of_captions = [path for path in here if _may_be(form.header(path), given)]
     if form.shards and of_captions:
-        return here  # no shard is left out for its columns: reading it tells what it lacks
+        return here  # keep shards without these columns: reading them reports what is missing
     return [path for path in of_captions if split_in(path, root)] or of_captions
 
 
 def _may_be(names: Sequence[str] | None, given: Columns) -> bool:
-    """Whether columns of these names may be those of captions; where the user names columns, whether they are there."""
+    """Return whether these columns include the ones the user chose, and candidates for the other roles."""
     if names is None:
         return True
     roles = [role for role in ("image", "captions") if role not in dict(given)]
@@ -141,7 +141,7 @@ def _may_be(names: Sequence[str] | None, given: Columns) -> bool:
 
 
 def lacking(forms: Iterable[TableFormat], root: Path, given: Columns) -> Problem | None:
-    """Report what columns the first table under the root lacks to have captions; None: there is no table."""
+    """Report which columns the first table under the root lacks; return None if there is no table."""
     for form in forms:
         for path in form.here(root, given):
             if names := form.header(path):
@@ -151,11 +151,11 @@ def lacking(forms: Iterable[TableFormat], root: Path, given: Columns) -> Problem
 
 
 def resolved(names: Sequence[str], given: Columns, place: str, *, image: bool = True) -> tuple[Columns, list[Problem]]:
-    """Return the columns of a table by role, and problems if they are ambiguous.
+    """Return the columns of a table by role, and problems with missing or ambiguous columns.
 
     Args:
-        given: by the user, which count.
-        image: whether a column has to name the image.
+        given: the user's choice, which takes precedence.
+        image: whether a column must name the image.
     """
     columns, problems = dict[str, tuple[str, ...]](), list[Problem]()
     for role in ("image", "captions", "split"):
@@ -167,22 +167,22 @@ def resolved(names: Sequence[str], given: Columns, place: str, *, image: bool = 
             if len(possible) == 1 or (role == "captions" and _family(possible)):
                 columns[role] = tuple(possible)
             elif possible:
-                what = f"columns {' and '.join(map(repr, possible))} may each hold the {_noun(role)}"
+                what = f"columns {' and '.join(map(repr, possible))} could each be the {_noun(role)} column"
                 problems.append(Problem(place, what, ASK.format(role=role, example=possible[0])))
             elif role != "split":
-                what = f"no column is known to hold the {_noun(role)}; its columns: {', '.join(map(repr, names))}"
+                what = f"no {_noun(role)} column was recognised; its columns: {', '.join(map(repr, names))}"
                 problems.append(Problem(place, what, ASK.format(role=role, example="COLUMN")))
     if extra := dict(given).get(EXTRA):
         if missing := [name for name in extra if name not in names]:
             known = ", ".join(map(repr, names))
             what = f"has no column {missing[0]!r}, which the objective reads; its columns: {known}"
-            problems.append(Problem(place, what, "Add it to the table, or choose another objective."))
+            problems.append(Problem(place, what, "Add the column to the table, or choose another objective."))
         columns[EXTRA] = extra
     return tuple(columns.items()), problems
 
 
 def candidates(role: str, names: Sequence[str]) -> list[str]:
-    """Return the columns whose names suggest this role: usual names, else names that others use."""
+    """Return the columns whose names suggest this role: standard names or, if there are none, other common names."""
     plain = {name: name.strip().lower() for name in names}
     for known in (USUAL[role], OTHERS[role]):
         if matching := [name for name in names if plain[name] in known]:
@@ -194,29 +194,29 @@ def candidates(role: str, names: Sequence[str]) -> list[str]:
 
 
 def _family(names: Sequence[str]) -> bool:
-    """Whether these are columns of one name with numbers."""
+    """Return whether these columns share one name and differ only in their numbers."""
     stems = {match[1] if (match := NUMBERED.fullmatch(name)) else "" for name in names}
     return len(stems) == 1 and "" not in stems
 
 
 def _noun(role: str) -> str:
-    return {"image": "images", "captions": "captions"}.get(role, role)
+    return {"captions": "caption"}.get(role, role)
 
 
 def _lacking(name: str, role: str, names: Sequence[str], place: str) -> Problem:
     near = f" Did you mean {close[0]!r}?" if (close := nearest(name, names)) else ""
-    what = f"has no column {name!r}, which columns.{role} names; its columns: {', '.join(map(repr, names))}"
-    return Problem(place, what, f"Name a column that is there.{near}")
+    what = f"has no column {name!r}, chosen by columns.{role}; its columns: {', '.join(map(repr, names))}"
+    return Problem(place, what, f"Choose an existing column.{near}")
 
 
 def read(
     form: TableFormat, path: Path, root: Path, given: Columns, copies: Path | None, problems: list[Problem]
 ) -> TableRead:
-    """Read the images and captions of a table; `path`: of its file, or of the folder of its files."""
+    """Read the images and captions of a table; `path`: its file, or the folder that contains its files."""
     paths = files(form, root, given)
     if len(paths) > 1 and not form.shards and not all(split_in(path, root) for path in paths):
-        what = f"{' and '.join(path.name for path in paths)} may each hold the captions"
-        fix = "Give the root one of them, name them after splits (train.csv, val.csv, test.csv), or name columns."
+        what = f"{' and '.join(path.name for path in paths)} could each be the caption file"
+        fix = "Keep only one of them, name them after splits (train.csv, val.csv, test.csv), or choose columns."
         problems.append(Problem(str(path), what, fix))
         return TableRead([])
     before = len(problems)
@@ -224,7 +224,7 @@ def read(
     if not table.columns:
         deque(table.rows, maxlen=0)  # reports what is wrong with them
         if len(problems) == before:
-            problems.append(Problem(str(path), "has no columns", "Is the file whole? Fetch it again."))
+            problems.append(Problem(str(path), "has no columns", "Is the file complete? Download it again."))
         return TableRead([])
     columns, faults = resolved(table.columns, given, str(path), image=not table.own_images)
     problems += faults
@@ -249,28 +249,28 @@ def _spread(captions: Sequence[int]) -> str:
 
 
 def _text_of(caption: Any) -> Any:
-    """The text of a caption that is an object, as in COCO's files; any other caption as it is."""
+    """Return the text of a caption that is an object, as in COCO's files; return any other caption unchanged."""
     if isinstance(caption, Mapping):
         return next((caption[key] for key in TEXTS if key in caption), caption)
     return caption
 
 
 def _where(name: str, row: Row) -> dict[str, Any]:
-    """Where the image of a row lies, as an `Annotation` has it."""
+    """Return the location of a row's image, as the fields `names` and `image` of an `Annotation`."""
     return {"names": (f"{row.folder}/{name}", name) if row.folder else (name,), "image": row.image}
 
 
 class _Reading:
-    """Rows as images with captions, and what of them was left out."""
+    """Collects the rows of a table as images with captions, and counts the rows left out."""
 
     def __init__(self, columns: Mapping[str, tuple[str, ...]], root: Path, problems: list[Problem]) -> None:
         self.columns, self.root, self.problems = columns, root, problems
         self.silent, self.failed = list[str](), 0
         self.pairs = list[tuple[str, Row, str, tuple[float, ...]]]()
-        """Name of the image, its row, a caption, and the values of further columns."""
+        """For each caption: the name of its image, its row, the caption, and the values of the extra columns."""
 
     def entries(self, rows: Iterable[Row], path: Path) -> tuple[list[Annotation], str]:
-        """Return the images in the order of the rows, train, val and test; and by what they are split."""
+        """Return the images by split (train, val, test), in row order, and a description of how they were split."""
         for row in rows:
             self._add(row)
         self._report_repeated(path)
@@ -299,9 +299,7 @@ class _Reading:
         elif not captions:
             self.silent.append(row.place)
         else:
-            self.problems.append(
-                Problem(row.place, "names no image", "Give the image's file name, or take out the row.")
-            )
+            self.problems.append(Problem(row.place, "names no image", "Give the image's file name, or remove the row."))
 
     def _name(self, row: Row) -> str:
         value = row.values.get(self.columns.get("image", ("image",))[0])
@@ -311,7 +309,7 @@ class _Reading:
         return name
 
     def _captions(self, row: Row) -> list[str]:
-        """The captions of a row; empty: it has none, or a fault that is reported."""
+        """Return the captions of a row; report and leave out captions that are not text."""
         texts = list[str]()
         for column in self.columns["captions"]:
             value = row.values.get(column)
@@ -324,14 +322,14 @@ class _Reading:
         return texts
 
     def _values(self, row: Row, captions: int) -> list[tuple[float, ...]]:
-        """The values of further columns for each caption of a row: one number for all of them, or a list."""
+        """Return the values of the extra columns for each caption of a row; a single number applies to all captions."""
         columns = []
         for name in self.columns[EXTRA]:
             value = row.values.get(name)
             listed = value if isinstance(value, list) else [value] * captions
             if len(listed) != captions:
                 what = f"column {name!r} has {counted(len(listed), 'value')} for {counted(captions, 'caption')}"
-                self.problems.append(Problem(row.place, what, "Give one number, or one for each caption."))
+                self.problems.append(Problem(row.place, what, "Give one number, or one per caption."))
                 listed = [0.0] * captions
             columns.append([self._number(name, item, row.place) for item in listed])
         return list(zip(*columns, strict=True))
@@ -340,11 +338,16 @@ class _Reading:
         with suppress(TypeError, ValueError):
             if math.isfinite(number := float(value)):
                 return number
-        self.problems.append(Problem(place, f"column {name!r} holds {value!r}, not a finite number", "Write a number."))
+        self.problems.append(
+            Problem(place, f"column {name!r} contains {value!r}, not a finite number", "Write a number.")
+        )
         return 0.0
 
     def _splits(self, path: Path) -> tuple[list[str] | None, str]:
-        """Return the split of each pair (None: files next to the table name it), and by what they are split."""
+        """Return the split of each pair, and a description of how they were split.
+
+        The splits are None if split files next to the table list the images.
+        """
         rows = [row for _, row, *_ in self.pairs]
         if column := self.columns.get("split"):
             splits = [
@@ -360,12 +363,12 @@ class _Reading:
                 "val" if row.split == "train" and by_hash == "val" else row.split
                 for row, by_hash in zip(rows, hashed, strict=True)
             ]
-            return held_out, "the files' names; a tenth of train validates, told by a hash of the images' names"
+            return held_out, "file names; val is a tenth of train, chosen by a hash of the image names"
         if len(named - {""}) > 1 and "" not in named:
-            return [row.split for row in rows], "the files' names"
+            return [row.split for row in rows], "file names"
         if split_files.given(path if path.is_file() else path / "table"):
-            return None, "the lists of images in files next to it"
-        return hashed, "a hash of the images' names, about 80, 10 and 10 %"
+            return None, "the split files next to it"
+        return hashed, "a hash of the image names, about 80, 10 and 10 %"
 
     def _of_split(self, split: str, pairs: Sequence[tuple[str, Row, str, tuple[float, ...]]]) -> list[Annotation]:
         of_images = grouped(((row.folder, name), (row, caption, values)) for name, row, caption, values in pairs)
@@ -377,22 +380,24 @@ class _Reading:
         return entries
 
     def _report_repeated(self, path: Path) -> None:
-        """Note rows that give an image the same caption again."""
+        """Report rows that repeat a caption of the same image."""
         seen, again = set[tuple[str, str, str]](), list[str]()
         for name, row, caption, _ in self.pairs:
             key = row.folder, name, caption
             again += [row.place] if key in seen else []
             seen.add(key)
         if again:
-            what = f"{counted(len(again), 'caption')} given to the same image before, the first is {again[0]}"
-            self.problems.append(Problem(str(path), what, "Take it out, unless it is meant to count twice.", "remark"))
+            what = f"{counted(len(again), 'caption')} repeated for the same image; the first is {again[0]}"
+            self.problems.append(
+                Problem(str(path), what, "Remove repetitions, unless they are meant to count twice.", "remark")
+            )
 
     def left_out(self) -> list[str]:
-        """Say which rows were left out, for the line that says what was read."""
+        """Return phrases for the one-line summary that tell which rows were left out."""
         lines = []
         if self.silent:
             lines.append(
-                f"{counted(len(self.silent), 'row')} without a caption left out, the first is {self.silent[0]}"
+                f"{counted(len(self.silent), 'row')} without a caption left out; the first is {self.silent[0]}"
             )
         if self.failed:
             lines.append(f"{counted(self.failed, 'row')} without a download left out")

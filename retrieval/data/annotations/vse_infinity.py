@@ -1,4 +1,4 @@
-"""VSE-infinity's layout: {train,dev,test,testall}_{caps,ids}.txt, and id_mapping.json from an id to its image file."""
+"""VSE-infinity's layout: {train,dev,test,testall}_{caps,ids}.txt, and id_mapping.json from ids to image files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,19 +17,19 @@ def find(name: str, root: Path) -> Path | None:
 
 
 def lacks_mapping(root: Path) -> Problem | None:
-    """Report captions without images and without features; None: there are none."""
+    """Report captions that have neither images nor features; return None if there are no captions."""
     if not (captions := first(root, (".", "precomp"), "train_caps.txt")):
         return None
     what = f"is missing; {captions.name} has neither features nor images"
-    fix = f"Take the features of all splits from the package of the captions; or give {JSON}: {LAYOUT}."
+    fix = f"Take the features of all splits from the package the captions came from, or provide {JSON}: {LAYOUT}."
     return Problem(str(captions.with_name("train_ims.npy")), what, fix)
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
-    """Read every image whose id the text files name; the first of `test_splits` that exists is the test split."""
+    """Read all images whose ids the text files list; the first of `test_splits` that exists is the test split."""
     mapping = json_of(path, dict, LAYOUT, problems)
     if not all(isinstance(name, str) for name in mapping.values()):
-        problems.append(Problem(str(path), "gives an id that has no file name", f"Expected {LAYOUT}."))
+        problems.append(Problem(str(path), "contains an id without a file name", f"Expected {LAYOUT}."))
         mapping = {}
     folder = next((f for f in (root / "precomp", root) if (f / "train_caps.txt").exists()), root / "precomp")
     test = next((name for name in test_splits if (folder / f"{name}_caps.txt").exists()), test_splits[0])
@@ -40,7 +40,7 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
         unknown = [key for key in by_id if key not in mapping]
         if unknown and mapping:
             what = f"{counted(len(unknown), 'id')} not in {path.name}: {shortened(unknown)}"
-            fix = "Take both from one package; Flickr30K's ids are Karpathy's imgid."
+            fix = "Take both from the same package; Flickr30K's ids are Karpathy's imgid."
             problems.append(Problem(str(place), what, fix))
         annotations += [
             Annotation(split, (mapping[key],), tuple(texts), f"{place}: id {key}")
@@ -51,15 +51,16 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
 
 
 def _captions(folder: Path, name: str, problems: list[Problem]) -> dict[str, list[str]]:
-    """Captions by image id: one id a caption, or one an image with equally many captions each."""
-    ids = [key.strip() for key in lines_of(folder / f"{name}_ids.txt", "one image id a line", problems)]
+    """Return the captions by image id. The file has one id per caption, or one per image if all have equally many."""
+    ids = [key.strip() for key in lines_of(folder / f"{name}_ids.txt", "one image id per line", problems)]
     captions = captions_of(folder / f"{name}_caps.txt", len(ids), problems)
     if not captions or not ids:
         return {}
     if len(captions) % len(ids):
         place = str(folder / f"{name}_ids.txt")
         what = f"has {len(ids)} ids for the {len(captions)} lines of {name}_caps.txt"
-        problems.append(Problem(place, what, "Expected one id a caption or one an image; take both from one package."))
+        fix = "Expected one id per caption or one per image; take both files from the same package."
+        problems.append(Problem(place, what, fix))
         return {}
     captions_per_id = len(captions) // len(ids)
     images = len(ids) if captions_per_id > 1 else len(set(ids))

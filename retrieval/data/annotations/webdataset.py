@@ -1,6 +1,6 @@
-"""Tars as webdataset and img2dataset write them: x.jpg with x.txt, a caption a line, or x.json; read in place.
+"""Tars as written by webdataset and img2dataset: x.jpg with x.txt (one caption per line) or x.json; read in place.
 
-A picture is a part of its tar, so nothing is unpacked. Members of a sample follow each other.
+Images are read directly from their tar, so nothing is unpacked. The members of a sample must be consecutive.
 """
 
 import tarfile
@@ -19,14 +19,14 @@ from goalgrid.retrieval.splits.problems import Problem
 PICTURES = ("jpg", "jpeg", "png", "webp")
 FOLDERS = ("", "*/")
 TREE = """
-DIR/*.tar                   members x.jpg with x.txt, a caption a line, or x.json with "caption" or "captions"
-    or in a folder for each split, or with its name (train-0000.tar); x.json may have "split"; not compressed
+DIR/*.tar                   members x.jpg with x.txt (one caption per line), or x.json with "caption" or "captions"
+    or in one folder per split, or named after splits (train-0000.tar); x.json may have "split"; not compressed
 """
-AGAIN = "Fetch the tar again, or pack it again."
+AGAIN = "Download the tar again, or pack it again."
 
 
 class Member(NamedTuple):
-    """A file in a tar; `key`: its path up to the first dot of its name, `ending`: what follows, in small letters."""
+    """A file in a tar; `key`: its path up to the first dot of the file name, `ending`: the rest, in lower case."""
 
     name: str
     key: str
@@ -39,15 +39,16 @@ def here(root: Path, given: Columns = ()) -> list[Path]:
 
 
 def compressed(root: Path) -> Problem | None:
-    """Report tars that are compressed, whose members cannot be read in place."""
+    """Report a compressed tar, whose members cannot be read in place; return None if there is none."""
     packed = next((path for ending in ("*.tar.gz", "*.tgz") for path in sorted(root.glob(ending))), None)
     if packed is None:
         return None
-    return Problem(str(packed), "is compressed, and tars are read in place", f"Decompress it: gunzip {packed.name}")
+    what = "is compressed, but tars are read in place"
+    return Problem(str(packed), what, f"Decompress it: gunzip {packed.name}")
 
 
 def header(path: Path) -> list[str] | None:
-    """Return the columns of the picture and the captions of the first sample; None: it cannot be read."""
+    """Return the image and caption columns of the first sample; None if the tar is unreadable."""
     try:
         for _, sample in groupby(members(path), key=lambda member: member.key):
             files = {member.ending: member for member in sample}
@@ -59,7 +60,7 @@ def header(path: Path) -> list[str] | None:
 
 
 def members(path: Path) -> Iterator[Member]:
-    """Yield the files of a tar in their order; OSError or TarError: it is cut, or not a tar."""
+    """Yield the files of a tar in order; raises OSError or TarError if it is truncated or not a tar."""
     with tarfile.open(path, "r:") as tar:
         while info := tar.next():
             tar.members = []  # type: ignore[attr-defined]  # they would add up to gigabytes
@@ -71,7 +72,7 @@ def members(path: Path) -> Iterator[Member]:
 
 
 def table(paths: Sequence[Path], root: Path, given: Columns, copies: Path | None, problems: list[Problem]) -> Table:
-    """Read the samples of all tars."""
+    """Read the samples of all tars as rows of one table."""
     return Table(header(paths[0]) or (), _rows(paths, root, problems), own_images=True)
 
 
@@ -84,20 +85,20 @@ def _rows(paths: Sequence[Path], root: Path, problems: list[Problem]) -> Iterato
                 files = {member.ending: member for member in listed}
                 picture = next((files[ending] for ending in PICTURES if ending in files), None)
                 if key in seen or len(files) < len(listed):
-                    problems.append(Problem(f"{path}: {key}", "is there twice", "Give each sample a name of its own."))
+                    problems.append(Problem(f"{path}: {key}", "occurs twice", "Give each sample a unique name."))
                 elif picture:
                     yield Row(f"{path}: {picture.name}", _values(files, problems), split, picture.part)
                 elif "txt" in files:
-                    problems.append(Problem(f"{path}: {files['txt'].name}", "has no picture next to it", AGAIN))
+                    problems.append(Problem(f"{path}: {files['txt'].name}", "has no image next to it", AGAIN))
                 seen.add(key)
         except (OSError, tarfile.TarError) as error:
             size = f"{path.stat().st_size:,} bytes" if path.exists() else "no bytes"
             last = f" after {len(seen):,} samples" if seen else ""
-            problems.append(Problem(str(path), f"cannot be read{last}, it has {size}: {error}", AGAIN))
+            problems.append(Problem(str(path), f"cannot be read{last}; it has {size}: {error}", AGAIN))
 
 
 def _values(files: dict[str, Member], problems: list[Problem]) -> dict[str, Any]:
-    """The captions of a text, and what a JSON file says; of both, the captions of the text."""
+    """Return the fields of the JSON file and the captions of the text file; the text file takes precedence."""
     values: dict[str, Any] = {}
     if "json" in files and isinstance(content := _json(files["json"], problems), dict):
         values |= content
@@ -118,15 +119,15 @@ def _json(member: Member, problems: list[Problem]) -> Any:
 
 
 def _text(member: Member, problems: list[Problem]) -> str:
-    """The text of a member; empty, and reported, where it is none."""
+    """Return the text of a member; if it is not UTF-8, report that and return an empty string."""
     with member.part.path.open("rb") as file:
         file.seek(member.part.offset)
         content = file.read(min(member.part.bytes, LARGE))
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        what = f"is not UTF-8: byte {content[error.start]:#04x}, number {error.start + 1}"
-        problems.append(Problem(f"{member.part}", what, "Write its text in UTF-8, and pack the tar again."))
+        what = f"is not UTF-8: byte {content[error.start]:#04x} at position {error.start + 1}"
+        problems.append(Problem(f"{member.part}", what, "Encode its text as UTF-8, and pack the tar again."))
         return ""
 
 

@@ -1,6 +1,7 @@
-"""X-VLM's JSON lists, NAME_{train,val,test}.json; ALBEF and BLIP have the same: [{"image", "caption", "image_id"?}].
+"""X-VLM's JSON lists, NAME_{train,val,test}.json, also used by ALBEF and BLIP: [{"image", "caption", "image_id"?}].
 
-A caption is a text, as in training, or a list of texts, as in validation and test. Entries of the same image are one.
+A caption is a string (in their training lists) or a list of strings (in validation and test). Entries of the same image
+are merged.
 """
 
 from collections.abc import Sequence
@@ -14,13 +15,16 @@ FOLDERS = (".", "annotations", "finetune", "data", "data/finetune")
 LAYOUT = '[{"image": "dog.jpg", "caption": "a dog" or ["a dog", "a dog runs"]}, ...]'
 TREE = """
 DIR/NAME_{train,val,test}.json    [{"image": "1.jpg", "caption": "a dog"}, ...], or ["a dog", "a dog runs"]
-    or in DIR/annotations/ or DIR/data/finetune/; image_id and other fields are left out
+    or in DIR/annotations/ or DIR/data/finetune/; image_id and other fields are ignored
 DIR/images/*.jpg            or in DIR, or in any other folder below it
 """
 
 
 def find(name: str, root: Path) -> Path | None:
-    """Return the test list of the data set, else of any name; the lists of the other splits are next to it."""
+    """Return the data set's test list, or, if there is none, a test list with any name.
+
+    The lists of the other splits are next to it.
+    """
     folders = [root / folder for folder in FOLDERS]
     named = [folder / f"{name}_test.json" for folder in folders]
     others = [path for folder in folders for path in sorted(folder.glob("*_test.json"))]
@@ -28,19 +32,19 @@ def find(name: str, root: Path) -> Path | None:
 
 
 def lacks_test(root: Path) -> Problem | None:
-    """Report lists of training or validation without one of the test; None: nothing to report."""
+    """Report that there are training or validation lists but no test list; return None if not so."""
     lists = [
         path for folder in FOLDERS for split in ("train", "val") for path in (root / folder).glob(f"*_{split}.json")
     ]
     if not (here := next(filter(_is_list, sorted(lists)), None)):
         return None
     stem, _, _ = here.stem.rpartition("_")
-    fix = f"Give each split its list, {stem}_train.json, {stem}_val.json and {stem}_test.json: {LAYOUT}."
+    fix = f"Provide one list per split, {stem}_train.json, {stem}_val.json and {stem}_test.json: {LAYOUT}."
     return Problem(str(here.with_name(f"{stem}_test.json")), f"is missing; {here.name} alone is not enough", fix)
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
-    """Read every image that the lists name, with its captions, both in the order of the lists."""
+    """Read all listed images with their captions, both in list order."""
     annotations = []
     for split in SPLITS:
         file = path.with_name(f"{path.stem.removesuffix('_test')}_{split}.json")
@@ -51,7 +55,7 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
 
 
 def _is_list(path: Path) -> bool:
-    """Whether a file begins as a JSON list does: COCO's caption files of these names are objects."""
+    """Return whether a file begins like a JSON list; COCO caption files with such names contain objects instead."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -59,7 +63,7 @@ def _is_list(path: Path) -> bool:
 
 
 def _pairs(item: Any, path: Path, row: int, problems: list[Problem]) -> list[tuple[str, str]]:
-    """The captions of an item, each with its image; none, and reported, where it is of another layout."""
+    """Return the (image, caption) pairs of an item; if its layout is wrong, report that and return none."""
     image, value = (item.get("image"), item.get("caption")) if isinstance(item, dict) else (None, None)
     given = value if isinstance(value, list) else [value]
     captions = [caption for caption in given if isinstance(caption, str)]
@@ -67,6 +71,6 @@ def _pairs(item: Any, path: Path, row: int, problems: list[Problem]) -> list[tup
         return [(image, caption) for caption in captions]
     what = "names no image" if not isinstance(image, str) or not image else f"image {image!r} has no caption"
     if (wrong := next((n for n, caption in enumerate(given) if not isinstance(caption, str)), None)) and captions:
-        what = f"image {image!r}: its caption[{wrong}] is not text"
+        what = f"image {image!r}: caption[{wrong}] is not text"
     problems.append(Problem(f"{path}: item {row}", what, f"Expected {LAYOUT}."))
     return []

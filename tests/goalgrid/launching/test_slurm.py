@@ -577,7 +577,7 @@ def test_data_may_lie_where_a_variable_of_the_job_says(slurm: FakeSlurm, tmp_pat
     sent = goalgrid("slurm", *grid, *options, "--submit", runs=home.path)
     assert sent.returncode == 0, sent.stderr
     assert (
-        "note: root of data set 'mine': $SLURM_TMPDIR/photos, and $SLURM_TMPDIR is not set on this host" in sent.stderr
+        "note: root of data set 'mine': $SLURM_TMPDIR/photos, but $SLURM_TMPDIR is not set on this host" in sent.stderr
     )
     (tmp_path / "disk").mkdir()
     here = {"SLURM_TMPDIR": str(tmp_path / "disk")}

@@ -66,7 +66,7 @@ def test_a_new_grid_says_what_is_not_read(tmp_path: Path, goalgrid: Goalgrid) ->
     write_csv(tmp_path / "photos")
     (tmp_path / "photos" / "captions.txt").write_text("image,caption\n0.png,a dog\n")
     made = goalgrid("new", "birds", "--root", "photos", runs=tmp_path, folder=tmp_path)
-    assert f"note: {tmp_path}/photos/captions.txt: is not read, since " in made.stderr
+    assert f"note: {tmp_path}/photos/captions.txt: is ignored: " in made.stderr
 
 
 def test_the_search_of_a_new_grid_has_the_default_and_is_confirmed() -> None:

@@ -49,7 +49,7 @@ def vectors(root: Path) -> None:
 
 REFUSALS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "features-of-pictures": (nothing, 'datasets=["shapes"] recipes=["vse-inf-butd-tiny"]', "has images only"),
-    "pictures-of-features": (features, 'recipes=["cnn-bow"]', "precomp has features, and this recipe reads pictures"),
+    "pictures-of-features": (features, 'recipes=["cnn-bow"]', "precomp has features, but this recipe reads images"),
     "sets-of-single-vectors": (vectors, 'recipes=["scan-t2i"]', "scorer 'scan' reads several vectors per image"),
     "images-of-videos": (videos, 'recipes=["fc-bow"]', "has features of videos by experts"),
     "an-expert-that-is-not-there": (videos, 'recipes=["ce"]', "has no expert 'i3d', which the recipe reads"),
