@@ -1,6 +1,7 @@
-"""ECCV Caption and CxC: COCO's 5,000 test images with the captions that people judged right, too.
+"""ECCV Caption and CxC: COCO's 5,000 test images, with additional image-caption matches judged correct by people.
 
-A third of what COCO counts as errors are right answers. The package `eccv_caption` has the judgements and the metrics.
+A third of the errors by COCO's annotations are correct answers. The package `eccv_caption` contains the judgements and
+the metrics.
 """
 
 import warnings
@@ -20,11 +21,11 @@ from goalgrid.grid.protocols import JUDGED
 from goalgrid.retrieval.evaluation import RECALLS, Rows, Scoring, product
 
 IMAGES, CAPTIONS = 5000, 5
-"""Test images, and captions of each."""
+"""Number of test images, and of captions per image."""
 DEEPEST = 50
-"""Answers that are looked at: no query has more right ones."""
+"""Number of top answers considered; no query has more correct ones."""
 CHUNK = 500
-"""Images whose scores are held at once."""
+"""Number of images whose scores are held in memory at once."""
 
 
 def metrics(
@@ -38,24 +39,30 @@ def metrics(
 ) -> dict[str, float]:
     """Return ECCV Caption's mAP@R, R-Precision and R@1, and CxC's recalls, in percent, by `DIRECTION_METRIC`.
 
-    R is the number of right answers of a query. R-Precision: share of right answers among the first R. mAP@R: mean over
-    the places up to R of the precision there, 0 at wrong answers. CxC R@K: any right answer among the first K. Images
-    and texts that are no single vectors have a `score`, of so many texts at a time. With COCO's ids of the captions any
-    order is right; without them it has to be Karpathy's. UserError: the package is not installed, or these are not
-    COCO's 5,000 test images with five captions each.
+    R is the number of correct answers of a query. R-Precision: share of correct answers among the first R. mAP@R: mean
+    over the ranks up to R of the precision at that rank, 0 at wrong answers. CxC R@K: any correct answer among the
+    first K.
+
+    Args:
+        score: scoring function for images and texts that are not single vectors.
+        part: number of texts scored at a time.
+        ids: COCO annotation ids of the captions; without them, the captions must be in Karpathy's order.
+
+    Raises:
+        UserError: the package is not installed, or these are not COCO's 5,000 test images with five captions each.
     """
     judged_by = judge()
     counts = np.bincount(image_of_text, minlength=len(image))
     if len(image) != IMAGES or (counts != CAPTIONS).any():
         raise UserError(
             f"protocol 'eccv' needs COCO's {IMAGES:,} test images with {CAPTIONS} captions each, in Karpathy's order; "
-            f"here are {len(image):,} images with {counts.min()} to {counts.max()} captions."
+            f"the data have {len(image):,} images with {counts.min()} to {counts.max()} captions each."
         )
     order = np.argsort(image_of_text, kind="stable") if ids is None else _by_ids(ids, judged_by.coco_ids)
     images = image_of_text[order].reshape(IMAGES, CAPTIONS)
     if (images != images[:, :1]).any():
         raise UserError(
-            "protocol 'eccv': the ids (sentid) give an image another's captions. Take Karpathy's file again."
+            "protocol 'eccv': the ids (sentid) assign captions to the wrong images. Download Karpathy's file again."
         )
     if (images[:, 0] != np.arange(IMAGES)).any():
         image = image[torch.from_numpy(images[:, 0].copy())]
@@ -64,12 +71,12 @@ def metrics(
 
 
 def _by_ids(ids: Int[np.ndarray, " t"], judged: Int[np.ndarray, " t"]) -> Int[np.ndarray, " t"]:
-    """The row of each judged caption; UserError: one is not here."""
+    """Return the row of each judged caption; raises UserError if one is missing."""
     places = dict(zip(ids.tolist(), range(len(ids)), strict=True))
     if lost := [key for key in judged.tolist() if key not in places]:
         raise UserError(
             f"protocol 'eccv': {counted(len(lost), 'judged caption')} not among the ids (sentid) of the captions, "
-            f"the first is {lost[0]}. It judges COCO's 5,000 test images as in Karpathy's dataset_coco.json."
+            f"the first is {lost[0]}. It needs COCO's 5,000 test images as in Karpathy's dataset_coco.json."
         )
     return np.array([places[key] for key in judged.tolist()])
 
@@ -83,7 +90,7 @@ def judge() -> Any:
 
 
 def of_answers(judge: Any, i2t: Int[np.ndarray, "i k"], t2i: Int[np.ndarray, "t k"]) -> dict[str, float]:
-    """Return the same from the rows of each query's best answers, for captions in Karpathy's order."""
+    """Compute the metrics of `metrics` from the rows of each query's best answers; captions in Karpathy's order."""
     captions = judge.coco_ids
     images = np.array([judge.coco_gts["t2i"][int(key)][0] for key in captions[::CAPTIONS]])
     of_images = dict(zip(images.tolist(), captions[i2t].tolist(), strict=True))
@@ -96,7 +103,7 @@ def of_answers(judge: Any, i2t: Int[np.ndarray, "i k"], t2i: Int[np.ndarray, "t 
 def best(
     image: Rows, text: Rows, score: Scoring | None = None, *, part: int | None = None
 ) -> tuple[Int[Tensor, "i k"], Int[Tensor, "t k"]]:
-    """Return the rows of the `DEEPEST` best texts of every image and images of every text, the best first."""
+    """Return the rows of the `DEEPEST` best texts for every image, and images for every text, best first."""
     scores: Callable[[Any, Any], Tensor] = score or product
     best_sim: Tensor | None = None
     of_images, of_texts = list[Tensor](), torch.empty(len(text), 0, dtype=torch.long)

@@ -1,4 +1,4 @@
-"""Retrieval in both directions: ranks by counting, then recalls. Functions of matrices, without model or device."""
+"""Retrieval metrics in both directions, from ranks found by counting. Functions of matrices, independent of models."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,17 +15,17 @@ from torch.nn.functional import pad
 RECALLS = (1, 5, 10)
 
 CHANCE_DEVIATIONS = 3
-"""So many standard deviations above its mean, an rsum is no longer chance."""
+"""An rsum counts as better than chance if it is this many standard deviations above the mean of random rankings."""
 
 CHUNK = {"cpu": 256, "cuda": 1024}
-"""Images whose captions make a tile: on a CPU it stays in the cache, on a GPU each tile has enough to do."""
+"""Number of images per tile: small enough for a CPU's cache, large enough to keep a GPU busy."""
 GRAIN = 16
-"""Both sides of a tile are multiples of this: a narrower product may take another path, whose rounding differs."""
+"""Both sides of a tile are multiples of this; narrower matrix products may use another kernel and round differently."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tile:
-    """Similarities of some images with some texts; `right` are those of a text with its own image, None: none is."""
+    """Similarities of some images with some texts; `right` marks the matching pairs, None if there are none."""
 
     images: slice
     texts: slice
@@ -35,26 +35,26 @@ class Tile:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Rank of the first right answer of every query, 0 is the best; mean places of ties may end in a half."""
+    """Rank of the first correct answer of every query, from 0 (best); mean ranks of ties may be half-integers."""
 
     i2t: Int[np.ndarray, " i"] | Float[np.ndarray, " i"]
     t2i: Int[np.ndarray, " t"] | Float[np.ndarray, " t"]
     spread: float = math.nan
-    """Standard deviation of the similarities; how small it may be depends on the objective and its scale."""
+    """Standard deviation of the similarities; which values are small depends on the objective and its scale."""
     folds: tuple["Ranks", ...] = ()
-    """The parts that were ranked each for itself, whose metrics are averaged; none: ranked as a whole."""
+    """Ranks of separately ranked folds, whose metrics are averaged; empty if the split was ranked as a whole."""
     similarities: Mapping[str, float] = field(default_factory=dict)
     """Means over all captions and both directions: `s_pos`, `s_neg` (hardest of the split) and `delta_s`,
     |s_neg - s_pos|. Empty over folds."""
     listed: int | None = None
-    """Candidates of each query that a second stage ranked; a right answer that is none of them is a miss, at whatever
-    rank. None: all are ranked."""
+    """Number of candidates per query that a second stage reranked; a correct answer that is not among them counts as a
+    miss at any rank. None if all were ranked."""
 
     def metrics(self) -> dict[str, float]:
         """Return Recall@1, 5, 10 and the median rank of both directions, and rsum, the sum of the six recalls.
 
-        Recalls are in percent; median ranks count from 1, and between two whole ranks the lower is taken. Of mean
-        places it is the median itself. Over folds, each is the mean of the folds' own. Where only candidates are
+        Recalls are in percent; median ranks count from 1. A median between two integer ranks is rounded down; with mean
+        ranks of ties, it is not rounded. With folds, all values are means over the folds. If only candidates are
         ranked, there is no median rank.
         """
         if self.folds:
@@ -66,9 +66,9 @@ class Ranks:
         return {**recalls, **medians, "rsum": sum(recalls.values())}
 
     def further(self) -> dict[str, float]:
-        """Return what some papers report, too: the mean rank, from 1, and the geometric mean of the three recalls.
+        """Return further metrics of some papers: the mean rank, from 1, and the geometric mean of the three recalls.
 
-        Over folds, each is the mean of the folds' own. A reranked list has no mean rank.
+        With folds, these are means over the folds. A reranked list has no mean rank.
         """
         if self.folds:
             return _means([fold.further() for fold in self.folds])
@@ -85,10 +85,10 @@ def _means(folds: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def chance_rsum(images: int, texts: int) -> float:
-    """Return the largest rsum, in percent, that random rankings of so many images and texts plausibly reach.
+    """Return the highest plausible rsum, in percent, of random rankings of this many images and texts.
 
-    Mean plus `CHANCE_DEVIATIONS` standard deviations. An image's captions count as one query: a model that knows
-    nothing may well treat them alike.
+    It is the mean plus `CHANCE_DEVIATIONS` standard deviations. The captions of an image count as one query, because an
+    untrained model may treat them alike.
     """
     right = texts / images
     i2t = [1 - math.prod(max(0.0, 1 - right / (texts - above)) for above in range(min(k, texts))) for k in RECALLS]
@@ -99,15 +99,15 @@ def chance_rsum(images: int, texts: int) -> float:
 
 
 def _variance_of_hits(shares: Sequence[float]) -> float:
-    """Variance, over queries, of how many of the nested recalls a query adds to."""
+    """Return the variance over queries of the number of recalls (which are nested) that a query contributes to."""
     squared = sum((2 * (len(shares) - place) - 1) * share for place, share in enumerate(shares))
     return max(0.0, squared - sum(shares) ** 2)  # rounding: where every query adds to every recall, it is 0
 
 
 def recall(ranks: Int[np.ndarray, " q"] | Float[np.ndarray, " q"], k: int) -> float:
-    """Return the share of queries, in percent, whose first right answer is among the k best.
+    """Return the share of queries, in percent, whose first correct answer is among the top k.
 
-    Recall@1 counts rank 0 alone: two answers that share the first place have the mean place 0.5, a miss, as in CE.
+    Recall@1 counts only rank 0: if two answers tie for the first place, their mean rank is 0.5, a miss, as in CE.
     """
     return 100.0 * float((ranks == 0 if k == 1 else ranks < k).mean())
 
@@ -128,7 +128,7 @@ class Rows(Protocol):
 
 
 Scoring = Callable[[Any, Any], Float[Tensor, "i t"]]
-"""Scores of all these images by all these texts."""
+"""Function that returns the scores of all given images with all given texts."""
 
 
 def rank(
@@ -140,18 +140,18 @@ def rank(
     chunk: int | None = None,
     mean_places: bool = False,
 ) -> Ranks:
-    """Rank all texts for every image and all images for every text, `chunk` images at a time; None: as CHUNK says.
+    """Rank all texts for every image and all images for every text, `chunk` images at a time (default: CHUNK).
 
-    The rank of a right answer is the number of wrong ones above it plus half of those that tie with it (rounded
-    down), so that a collapsed model scores chance. Scores of right and wrong answers come from the same product,
-    which is computed once for both directions, and are compared in its number format. An image's rank is that of its
-    best caption. An image without a caption gets the last rank.
+    The rank of a correct answer is the number of wrong answers above it plus half the number of ties (rounded down), so
+    that a collapsed model scores at chance level. Scores of correct and wrong answers come from the same product, which
+    is computed once for both directions, and are compared in its number format. An image's rank is that of its best
+    caption. An image without captions gets the last rank.
 
     Args:
         image_of_text: row of each text's image, in any order.
-        score: of images and texts that are no single vectors.
-        mean_places: as CE and MMT rank: equal scores share the mean of their places, which is not rounded; scores of
-            an image's other captions that equal its best are among them.
+        score: scoring function for images and texts that are not single vectors.
+        mean_places: rank as CE and MMT do: ties get the mean of their ranks, which is not rounded; ties include an
+            image's other captions with the same score as its best.
     """
     owner = torch.from_numpy(np.ascontiguousarray(image_of_text)).to(text.device)
     order = torch.argsort(owner, stable=True)
@@ -192,7 +192,10 @@ def _similarities(s_pos: Float[Tensor, " t"], hardest: Float[Tensor, "2 t"]) -> 
 
 
 def _lead(tile: Tile, score: Float[Tensor, "..."], dim: int) -> Int[Tensor, " q"]:
-    """How many more wrong answers of a tile are above `score` than below: with their number, 2 above + ties."""
+    """Return how many more wrong answers of a tile are above `score` than below.
+
+    Plus the number of wrong answers, this is 2 x above + ties.
+    """
     signs = (tile.sim - score).sign_()
     if tile.right is not None:
         signs.masked_fill_(tile.right, 0)
@@ -202,7 +205,7 @@ def _lead(tile: Tile, score: Float[Tensor, "..."], dim: int) -> Int[Tensor, " q"
 def rank_in_folds(
     image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"], fold: int | None, **options: Any
 ) -> Ranks:
-    """Rank all queries in the split's order, within folds of `fold` consecutive images (None: one fold), by `rank`."""
+    """Call `rank` within folds of `fold` consecutive images (None: a single fold); return ranks in split order."""
     if fold is None:
         return rank(image, text, image_of_text, **options)
     rows, parts = list[np.ndarray](), list[Ranks]()
@@ -215,7 +218,10 @@ def rank_in_folds(
 
 
 def spread(image: Rows, text: Rows, score: Scoring | None = None, *, sample: int = 512) -> float:
-    """Return the standard deviation of similarities of `sample` images and texts, evenly spread; of sets, a quarter."""
+    """Return the standard deviation of the similarities of `sample` evenly spaced images and texts.
+
+    With a `score`, the sample is a quarter of that.
+    """
     sample = sample if score is None else sample // 4
     few: list[Any] = [
         rows[torch.linspace(0, len(rows) - 1, min(sample, len(rows)), device=rows.device).long()]
@@ -237,11 +243,11 @@ def tiles(
     chunk: int,
     score: Scoring | None = None,
 ) -> Iterator[Tile]:
-    """Yield every image with every text once, by tiles of `chunk` images and the texts of as many.
+    """Yield the similarities of every image with every text once, in tiles of `chunk` images and their texts.
 
-    Tiles of images with their own texts come first, and hold all right answers of both. All products have one shape,
-    filled up with zeros, so that the rounding of a similarity depends on its two vectors alone. `order` has the rows of
-    the texts by the row of their image, `owner`: a text's place in a tile is its place here.
+    Tiles that pair images with their own texts come first, and contain all correct answers. All products have the same
+    shape, padded with zeros, so that the rounding of a similarity depends only on its two vectors. `order`: the rows of
+    the texts sorted by image; `owner`: the image row of each text in this order, which is also the order in tiles.
     """
     height = _grained(min(chunk, len(image)))
     rows = _slices([min(height, len(image) - start) for start in range(0, len(image), height)])

@@ -1,7 +1,7 @@
-"""Features of a frozen network: computed once, kept on disk, shared by all trials.
+"""Features of frozen networks: computed once, cached on disk, shared by all trials.
 
-A folder of the cache holds {train,val,test}.npy in float16, memory-mapped: the trials of a node share one copy.
-`{train,val,test}.sum.json` holds the checksum of each file and the stamp (size and times) with which it was verified.
+A cache folder contains {train,val,test}.npy in float16, memory-mapped, so that the trials of a node share one copy.
+`{train,val,test}.sum.json` contains each file's checksum and its stamp (size and times) when it was last verified.
 """
 
 import hashlib
@@ -38,25 +38,25 @@ from goalgrid.retrieval.splits.problems import array_of
 from goalgrid.retrieval.words.tokens import Tokens
 
 BLOCK = 256
-"""Images decoded, or captions read, together; the random views of a bank are drawn block by block."""
+"""Number of images or captions per block; the random crops of a bank are drawn block by block."""
 BATCH = {"cpu": 32, "cuda": 256}
-"""Images or captions that the network sees together."""
+"""Batch size of the network, by device type."""
 
 Unit = tuple[str, tuple[int, ...]]
-"""A split, and blocks of it that are computed together, by their places in `blocks`."""
+"""A split, and the indices (in `blocks`) of those of its blocks that are computed together."""
 RowsDone = Callable[[int], None]
-"""Called with how many more rows of features are done."""
+"""Callback for progress: takes the number of further rows of features done."""
 Block = tuple[Any, ...]
-"""Input of a block: pixels; indices of captions with their lengths; or pictures."""
+"""Input of a block: pixels, or token indices with lengths, or images."""
 Computed = Iterator[tuple[Unit, list[np.ndarray]]]
-"""Units with the features of their blocks."""
+"""Iterator over units with the features of their blocks."""
 SPLITS = ("train", "val", "test")
 OWN_VECTORS = (*pretrained.OWN_POOLERS, "radio")
-"""Kinds of image networks whose published vector is not their class token."""
+"""Model types of image networks whose published vector is not their class token."""
 
 
 class Bank:
-    """Features of one split: of its evaluation views, or of several random crops of each image."""
+    """Features of the images of one split: of the evaluation views, or of several random crops per image."""
 
     def __init__(self, path: Path, crops: int) -> None:
         self.array = np.load(path, mmap_mode="r")
@@ -72,7 +72,7 @@ class Bank:
     def gather(
         self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE
     ) -> Float[Tensor, "p *shape"]:
-        """Return features of these images; with a draw, each of one of its crops."""
+        """Return the features of these images; if `draw` is given, of a random crop of each."""
         if draw is not None and self.crops > 1:
             rows = np.random.default_rng(draw).integers(self.crops, size=len(rows)) * len(self) + rows
         return torch.from_numpy(self.array[rows[part]])
@@ -80,11 +80,11 @@ class Bank:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CaptionBank(Tokens):
-    """Captions of one split as features: a vector for each, or a state for each of their tokens."""
+    """Captions of one split as features: one vector per caption, or one state per token."""
 
     array: np.ndarray
     starts: Int[np.ndarray, " t"] | None
-    """Row of each caption's first state in the array; None: a caption is one vector."""
+    """Row of each caption's first state in the array; None if a caption is one vector."""
 
     @classmethod
     def open(cls, path: Path, tokens: Tokens, *, states: bool) -> "CaptionBank":
@@ -101,7 +101,7 @@ class CaptionBank(Tokens):
         return int(self.array.shape[1])
 
     def gather(self, rows: Int[Tensor, " b"], draw: int | None = None) -> tuple[Tensor, Int[Tensor, " b"]]:
-        """Return vectors (b, k), or states (b, n, k) padded with zeros; and the number of tokens of each caption."""
+        """Return vectors (b, k) or states (b, n, k) padded with zeros, and the number of tokens of each caption."""
         lengths = self.lengths[rows]
         if self.starts is None:
             return torch.from_numpy(self.array[rows.numpy()]), lengths
@@ -113,7 +113,7 @@ class CaptionBank(Tokens):
 
 @dataclass(frozen=True)
 class CachedArrays(ABC):
-    """Arrays that are computed once from the splits of a data set and memory-mapped by all trials."""
+    """Arrays computed once from the splits of a data set, and memory-mapped by all trials."""
 
     name: str
     cache: Path
@@ -121,29 +121,29 @@ class CachedArrays(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """Name of what is computed, for messages."""
+        """Description of the arrays, for messages."""
 
     @property
     @abstractmethod
     def what(self) -> str:
-        """Noun for the rows."""
+        """Plural noun for the rows, for messages."""
 
     @property
     @abstractmethod
     def key(self) -> str:
-        """Hash of all that decides the arrays."""
+        """Hash of everything that determines the arrays."""
 
     @property
     @abstractmethod
     def folder(self) -> Path:
-        """Return the folder of the arrays."""
+        """Folder of the arrays."""
 
     @abstractmethod
     def blocks(self, split: str) -> list[int]:
         """Return the number of rows of each block of a split."""
 
     def units(self, split: str) -> list[Unit]:
-        """Return the units of a split; together they have all its blocks."""
+        """Return the units of a split, which together cover all its blocks."""
         return [(split, (place,)) for place in range(len(self.blocks(split)))]
 
     @abstractmethod
@@ -152,10 +152,10 @@ class CachedArrays(ABC):
 
     @abstractmethod
     def rows(self, device: torch.device) -> Callable[[Block], np.ndarray]:
-        """Return the function that computes the rows of a block."""
+        """Return a function that computes the rows of a block."""
 
     def reader(self, device: torch.device) -> Callable[[Unit], list[np.ndarray]]:
-        """Return the function that computes the rows of a unit in this process, block by block."""
+        """Return a function that computes the rows of a unit in this process, block by block."""
         rows = self.rows(device)
         return lambda unit: [rows(block) for block in self.read(unit)]
 
@@ -169,7 +169,7 @@ class CachedArrays(ABC):
         return sum(map(self._rows, SPLITS))
 
     def wanting(self) -> list[Path]:
-        """List the files of features that the cache lacks, or that are damaged."""
+        """List the files that are missing from the cache, or damaged."""
         files = ((self.folder / f"{name}.npy", self._rows(name)) for name in SPLITS)
         return [path for path, rows in files if not (_verified(path) or _whole(path, rows))]
 
@@ -179,10 +179,10 @@ class CachedArrays(ABC):
         progress: RowsDone = lambda rows: None,
         compute: Callable[[Sequence[Unit]], Computed] | None = None,
     ) -> Path:
-        """Compute the features that the cache lacks, or that are damaged there, and return their folder.
+        """Compute the arrays that are missing from the cache or damaged, and return their folder.
 
-        `compute` does so as the method, in other processes; it may give the units in any order. UserError: an image or
-        the weights cannot be read, the disk is full, or features overflow float16.
+        `compute` replaces the method of this name, e.g. to use other processes; it may yield units in any order. Raises
+        UserError if an image or the weights are unreadable, the disk is full, or features overflow float16.
         """
         folder = self.folder
         if self.wanting():
@@ -220,7 +220,7 @@ class CachedArrays(ABC):
 
 @dataclass(frozen=True)
 class FeatureSource(CachedArrays):
-    """Images or captions of a data set, and the frozen network that reads them: they determine a folder of features."""
+    """Images or captions of a data set with the frozen network that reads them; these determine the features."""
 
     network: Pretrained
     places: pretrained.Places
@@ -246,7 +246,7 @@ class FeatureSource(CachedArrays):
 
 
 def _view_in_keys(backbone: BackboneSettings) -> Any:
-    """The view as keys have it; margin and filter, settings since keys exist, only where they change the pixels."""
+    """Return the view for the cache key; margin and filter, added later, only count if they change the pixels."""
     view, usual = backbone.view, Resampling[backbone.usual_filter.upper()]
     if backbone.crops != 1:
         return {name: value for name, value in asdict(view).items() if (name, value) != ("margin", None)}
@@ -275,7 +275,7 @@ class ImageSource(FeatureSource):
         })  # fmt: skip
 
     def _pooled(self) -> list[str]:
-        """A mark of networks whose pooled vector was their class token under keys without it."""
+        """Return a marker for networks whose keys without it belong to features that used the class token instead."""
         config = pretrained.config_of(self.network, self.places)
         other = config.get("model_type") in OWN_VECTORS and config.get("use_mean_pooling", True)
         return ["own vector"] if other and self.network.output == "pooled" else []
@@ -284,7 +284,7 @@ class ImageSource(FeatureSource):
         return [len(rows) for rows in self._images(split)]
 
     def units(self, split: str) -> list[Unit]:
-        """Return all crops of the same pictures as one unit each, so that pictures are decoded once."""
+        """Return units that contain all crops of a block of images, so that each image is decoded once."""
         runs = len(self._images(split)) // self._crops(split)
         return [(split, tuple(range(run, runs * self._crops(split), runs))) for run in range(runs)]
 
@@ -301,7 +301,7 @@ class ImageSource(FeatureSource):
         return Vision(self.network, self.places).eval().to(device)
 
     def load(self, device: torch.device) -> Pairs:
-        """Return the data set as features; those missing or damaged in the cache are computed here by `fill`."""
+        """Return the data set as features, after computing missing or damaged ones with `fill`."""
         folder = self.fill(device)
         banks = {name: Bank(folder / f"{name}.npy", self._crops(name)) for name in SPLITS}
         return Pairs(*(replace(split, images=banks[name]) for name, split in self.pairs.splits.items()))
@@ -310,13 +310,13 @@ class ImageSource(FeatureSource):
         return int(self.network.crops) if split == "train" else 1
 
     def _images(self, split: str) -> list[Int[np.ndarray, " b"]]:
-        """Rows of the images of each block, all once for each crop."""
+        """Return the image rows of each block; the list is repeated for each crop."""
         return _runs(len(self.pairs.splits[split].images)) * self._crops(split)
 
 
 @dataclass(frozen=True, eq=False)
 class CaptionSource(FeatureSource):
-    """The captions of each split, as indices below `words`, and the frozen network that reads them."""
+    """The captions of each split, as token indices below `words`, and the frozen network that reads them."""
 
     network: TransformerSettings
     tokens: Mapping[str, Tokens]
@@ -342,7 +342,7 @@ class CaptionSource(FeatureSource):
         })  # fmt: skip
 
     def _filled(self) -> dict[str, int]:
-        """What fills captions up, unless features under keys without it were filled with the same."""
+        """Return the padding id for the cache key, unless keys without it belong to features with the same padding."""
         fill = caption_call.fill_of(self.network, self.places)
         right = self.network.output == "projected" and fill == caption_call.fill_before(self.network, self.places)
         return {} if fill is None or right else {"filled": fill}
@@ -368,7 +368,7 @@ class CaptionSource(FeatureSource):
         return rows
 
     def load(self, device: torch.device) -> dict[str, CaptionBank]:
-        """Return the captions of each split as features; those missing or damaged in the cache are computed here."""
+        """Return the captions of each split as features, after computing missing or damaged ones with `fill`."""
         folder, states = self.fill(device), self.network.output == "states"
         return {name: CaptionBank.open(folder / f"{name}.npy", self.tokens[name], states=states) for name in SPLITS}
 
@@ -378,23 +378,23 @@ def _runs(count: int) -> list[Int[np.ndarray, " b"]]:
 
 
 def _sum(path: Path) -> Path:
-    """The file with the checksum of a file of features, and the stamp of its last verification."""
+    """Return the path of the file with a feature file's checksum and the stamp of its last verification."""
     return path.with_suffix(".sum.json")
 
 
 def _stamp(path: Path) -> list[int]:
-    """What changes when a file is written; no program can set back the time of its last change."""
+    """Return size and times of a file, which change on every write; no program can reset its ctime."""
     now = path.stat()
     return [now.st_size, now.st_mtime_ns, now.st_ctime_ns]
 
 
 def _verified(path: Path) -> bool:
-    """Whether a file of features is the one whose checksum was verified last."""
+    """Return whether a feature file is unchanged since its checksum was last verified."""
     return path.is_file() and read_json(_sum(path)).get("stamp") == _stamp(path)
 
 
 def _whole(path: Path, rows: int) -> bool:
-    """Whether a file of features has so many rows and its checksum; a file without a checksum gets one."""
+    """Return whether a feature file has this many rows and a matching checksum; if it has no checksum, add one."""
     try:
         array = array_of(path)
         digest, stamp = sha256_of(path), _stamp(path)
@@ -416,6 +416,7 @@ def _features(network: Callable[..., Tensor], block: Block, device: torch.device
     features = torch.cat(parts)
     if not torch.isfinite(features).all():
         raise UserError(
-            'the network gives features that float16 cannot hold; let it run: crops = "online", or frozen = false.'
+            "the network's features overflow float16, so they cannot be cached. To run the network in training, set "
+            'crops = "online" or frozen = false.'
         )
     return features.numpy()

@@ -1,4 +1,4 @@
-"""Whether a model can be trained on a copy of a data set, by what the copy holds. This module loads no torch."""
+"""Check whether a model can be trained on a copy of a data set. This module does not import torch."""
 
 from pathlib import Path
 
@@ -21,14 +21,14 @@ def check_fit(
     allow_leak: bool,
     chooses: bool,
 ) -> dict[str, str]:
-    """Check the copy of a data set; return its leaks, its notes and the splits of unofficial size.
+    """Check a copy of a data set; return messages about leaks, notes and splits of unofficial size.
 
-    Returns texts, each with the word for it, `warning` or `note`. UserError: the copy lacks what model, protocol and
-    settings demand, or has a leak that is not allowed.
+    Each message is mapped to its kind, `warning` or `note`. Raises UserError if the copy does not meet the requirements
+    of model, protocol and settings, or has a leak that is not allowed.
 
     Args:
-        allow_leak: whether test images may train or validate.
-        chooses: whether validation chooses anything, a checkpoint or settings.
+        allow_leak: whether test images may be in the training or validation split.
+        chooses: whether validation is used for selection, of a checkpoint or of settings.
     """
     check_form(dataset.name, root, model.image.view, model.image.reads)
     if root and model.image.view is None and not model.image.reads:
@@ -44,17 +44,17 @@ def check_fit(
 
 
 def check_sizes(dataset: DatasetSettings, content: Content, root: Path | None) -> None:
-    """Check that a copy has as many images as the protocol and the settings demand; a UserError says what lacks."""
+    """Raise a UserError if a copy has too few images for the settings, or a wrong number for the protocol."""
     name, images = dataset.name, {split: number for split, number, _ in content.sizes}
     check_protocol(images["test"], name, dataset.protocol, root)
     if (train_images := dataset.train_images) and train_images > images["train"]:
         raise UserError(
-            f"dataset.train_images = {train_images:,}: the train split of {name!r} has {images['train']:,} images."
+            f"dataset.train_images = {train_images:,}: the train split of {name!r} has only {images['train']:,} images."
         )
 
 
 def check_protocol(images: int, dataset: str, protocol: str, root: Path | None) -> None:
-    """Raise a DataError if there are fewer or more test images than the evaluation protocol demands."""
+    """Raise a DataError if the number of test images is not what the evaluation protocol requires."""
     expected = protocols.protocol(protocol).images
     if expected is None or images == expected:
         return
@@ -63,7 +63,7 @@ def check_protocol(images: int, dataset: str, protocol: str, root: Path | None) 
     check = check_command(dataset, root.absolute() if root else "DIR")
     reason = f"What is missing: {missing}" if missing else f"Find out why: {check}"
     raise DataError(
-        f"the test split of {dataset!r} has {images:,} {noun}; protocol {protocol!r} demands {expected:,}. {reason}. "
-        f'To evaluate on what is there, give the data a name of its own: datasets = ["my-{dataset}"] with '
+        f"the test split of {dataset!r} has {images:,} {noun}; protocol {protocol!r} requires {expected:,}. {reason}. "
+        f'To evaluate on the data you have, use a different data set name: datasets = ["my-{dataset}"] with '
         f"[data.my-{dataset}] root = ..."
     )

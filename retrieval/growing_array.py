@@ -1,4 +1,4 @@
-"""Arrays written block by block, as they may not fit in memory: a writer resumes with the blocks that are missing."""
+"""Arrays written to disk block by block, since they may not fit in memory; an interrupted writer can resume."""
 
 import os
 from collections.abc import Sequence
@@ -12,9 +12,10 @@ from goalgrid.grid.store.files import readable_text
 
 
 class GrowingArray:
-    """An .npy file of blocks of so many rows, in any order, in `<path>.part`; `finish` renames it.
+    """An .npy file written in blocks, in any order, as `<path>.part`, and renamed by `finish`.
 
-    `<path>.blocks` lists the blocks that are synced to disk. All blocks have rows of one shape.
+    `blocks`: number of rows of each block. `<path>.blocks` lists the blocks that are synced to disk. All rows have the
+    same shape.
     """
 
     def __init__(self, path: Path, blocks: Sequence[int]) -> None:
@@ -22,10 +23,10 @@ class GrowingArray:
         self.journal, self.blocks = path.with_name(path.name + ".blocks"), list(blocks)
         self.starts = [0, *accumulate(blocks)]
         self.missing = set(range(len(self.blocks))) - self._resume()
-        """The blocks that are still to be written."""
+        """Indices of the blocks still to be written."""
 
     def _resume(self) -> set[int]:
-        """The whole blocks that the part holds; it begins from scratch where it has none."""
+        """Return the complete blocks in the partial file; delete it if there are none."""
         whole = set[int]()
         if self.part.is_file():
             *lines, _ = readable_text(self.journal).split("\n")  # the last line may be torn
@@ -39,7 +40,7 @@ class GrowingArray:
         return whole
 
     def _rows(self) -> int:
-        """Rows for which the part is long enough."""
+        """Return the number of rows for which the partial file is long enough."""
         try:
             with self.part.open("rb") as file:
                 npy.read_magic(file)

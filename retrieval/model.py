@@ -1,4 +1,4 @@
-"""The dual encoder: two encoders into one space of unit vectors, scored by their product or by a scorer of sets."""
+"""The dual encoder: two encoders into a joint space, with similarities by dot product or by a set scorer."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -18,23 +18,23 @@ from goalgrid.retrieval.unit_vectors import unit
 BACKBONES = {"image": "image.backbone.", "text": "text.backbone."}
 """Prefixes of the weights of the pretrained networks, by modality."""
 EmbeddedBatch = tuple[Any, Any, tuple[Tensor, ...]]
-"""Images and captions of a batch; and what else `further_losses` reads of it."""
+"""Embedded images and captions of a batch, and further tensors that `further_losses` reads."""
 
 
 class DualEncoder(nn.Module):
-    """Visual-semantic embedding.
+    """Dual encoder of images and captions (visual-semantic embedding).
 
     Args:
-        image_shape: of one image as it is read: pixels, or features.
-        words: number of indices that captions are made of, or width of their features.
-        seed: determines the first weights; the global random state is left as it was.
-        places: folder by name of pretrained weights.
+        image_shape: shape of one input image: pixels or features.
+        words: vocabulary size, or the width of the features if captions are features.
+        seed: seed of the weight initialisation; the global random state is not changed.
+        places: folders of pretrained weights, by name.
     """
 
     scorer: SetScorer | None
-    """Scorer of sets; None: the product of unit vectors."""
+    """Set scorer; None for the dot product of unit vectors."""
     beside: ClassVar[Literal["sum", "mean"]] = "mean"
-    """Reduction of the objective's losses of the pairs, to which `further_losses` are added."""
+    """Reduction of the objective's loss over pairs that `further_losses` are to be added to."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class DualEncoder(nn.Module):
         return [self]
 
     def build_further(self, settings: ModelSettings) -> None:
-        """Make the networks that a part adds, with the random state of the model's weights."""
+        """Build additional networks of a subclass; called with the seeded random state of the weight initialisation."""
 
     def embed_images(self, images: Tensor) -> Embedded:
         output = self.image(images)
@@ -87,7 +87,7 @@ class DualEncoder(nn.Module):
         return self.scorer.image_whole(TokenSets(vectors, torch.full((len(vectors),), vectors.shape[1])))
 
     def embed_texts(self, texts: Tensor, lengths: Int[Tensor, " b"]) -> Embedded:
-        """Embed indices (b, n), or features that a frozen network gave before: (b, k), or (b, n, k)."""
+        """Embed token indices (b, n), or precomputed features of a frozen network, (b, k) or (b, n, k)."""
         output = self.text(texts, lengths)
         if self.scorer is None:
             return unit(output.float())
@@ -104,7 +104,7 @@ class DualEncoder(nn.Module):
     def further_losses(
         self, objective: Any, batch: EmbeddedBatch, lengths: Int[Tensor, " n"], owners: Int[Tensor, " b"]
     ) -> dict[str, Float[Tensor, ""]]:
-        """Return losses of its own, of an embedded batch: means over pairs, added as `beside` says; most have none."""
+        """Return the model's additional losses for an embedded batch, as means over pairs; empty for most models."""
         return {}
 
     def scores(self, image: Embedded, text: Embedded) -> Float[Tensor, "i t"]:
@@ -114,11 +114,11 @@ class DualEncoder(nn.Module):
         return self.scorer(image, text)
 
     def heavy(self) -> list[nn.Module]:
-        """Return the networks in which training spends its time, as it calls them."""
+        """Return the networks that dominate the training time."""
         return [self.image, self.text]
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
-        """Return the trainable parameters by learning rate: of the heads, of the image and of the text backbone."""
+        """Return the trainable parameters by learning-rate group: heads, image backbone and text backbone."""
         groups: dict[str, list[nn.Parameter]] = {"heads": [], "image": [], "text": []}
         for name, parameter in self.named_parameters():
             if not name.startswith(self.frozen):
@@ -128,14 +128,14 @@ class DualEncoder(nn.Module):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Number of its weights, and of those that training may change."""
+        """Number of all parameters, and of trainable parameters."""
         learning = sum(weight.numel() for group in self.groups().values() for weight in group)
         return sum(weight.numel() for weight in self.parameters()), learning
 
     def parts(self) -> list[str]:
-        """Return the part of each of `parameters()`, in order: `last`, `image`, `text`, `scorer`, or a component's own.
+        """Return the part that each of `parameters()` belongs to: `last`, `image`, `text`, `scorer` or a component's.
 
-        `last` is the image encoder's last linear map, without those of its backbone and its pooling, if it has one.
+        `last` is the last linear layer of the image encoder, if there is one outside its backbone and its pooling.
         """
         linear = [
             name
@@ -147,34 +147,37 @@ class DualEncoder(nn.Module):
         return ["last" if last and name.startswith(last) else name.partition(".")[0] for name in names]
 
     def hold_image_backbone(self, still: bool) -> None:
-        """Keep the image backbone as it is, or let it learn, where there is one that may."""
+        """Freeze the image backbone (`still`) or unfreeze it, if it is trainable at all."""
         backbone = getattr(self.image, "backbone", None)
         for name, weight in backbone.named_parameters() if backbone is not None else ():
             if not f"{BACKBONES['image']}{name}".startswith(self.frozen):
                 weight.requires_grad_(not still)
 
     def weights(self) -> dict[str, Tensor]:
-        """Return what a checkpoint needs: everything that training may change, without frozen backbones."""
+        """Return the weights to save in a checkpoint: all except those of frozen backbones."""
         return {name: value for name, value in self.state_dict().items() if not name.startswith(self.frozen)}
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         self.load_state_dict({**self.state_dict(), **weights})
 
     def start_from(self, weights: Mapping[str, Tensor]) -> None:
-        """Take a parent's weights, which fit or a UserError says; a backbone that was frozen there keeps its own."""
+        """Load a parent's weights; backbones that were frozen in the parent keep their current weights.
+
+        Raises UserError if names or shapes do not match.
+        """
         state = self.state_dict()
         lacking = [name for name in state if name not in weights and not name.startswith(tuple(BACKBONES.values()))]
         wrong = [name for name, value in weights.items() if name not in state or state[name].shape != value.shape]
         if lacking or wrong:
             raise UserError(
-                f"the parent's weights do not fit this model: {', '.join((lacking + wrong)[:3])} differ in name or "
-                "shape. A recipe and the one it starts from need the same head, text encoder and dim."
+                f"the parent's weights do not match this model: {', '.join((lacking + wrong)[:3])} differ in name or "
+                "shape. A recipe and the recipe it starts from need the same head, text encoder and dim."
             )
         self.load_weights(weights)
 
 
 def class_of(settings: ModelSettings) -> type[DualEncoder]:
-    """Return the class of a model: the one of a component that it has, else the plain one."""
+    """Return the model class of the component that the settings use, or `DualEncoder` if it defines none."""
     classes = [one.network for one in components.of_model(settings).values() if one.network]
     return components.loaded(classes[0]) if classes else DualEncoder
 

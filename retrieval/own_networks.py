@@ -1,4 +1,4 @@
-"""Encoders and scorers of the user's own: built from their settings, and checked for the shape of what they give."""
+"""User-defined encoders and scorers: built from their settings, with checks of the outputs' shapes."""
 
 from functools import partial
 from typing import Any
@@ -22,19 +22,22 @@ DIMENSIONS = {"pictures": 3, "features": 1, "regions": 2}
 
 
 def image_encoder(settings: OwnImageSettings, shape: tuple[int, ...], dim: int, places: Places) -> nn.Module:
-    """Build the user's encoder of images (b, *shape) into (b, dim); UserError: it reads other features than these."""
+    """Build the user-defined image encoder, from (b, *shape) to (b, dim).
+
+    Raises UserError if it reads images of another kind than these.
+    """
     chosen = settings.user_module
     if len(shape) != DIMENSIONS[chosen.on]:
         known = {1: "one vector per image", 2: "several vectors per image", 3: "pixels"}
         raise UserError(
             f"image encoder {settings.name!r} is declared with on = {chosen.on!r}, but an image of these data has the "
-            f"shape {shape}: {known.get(len(shape), 'more')}. Change its on, or take other data."
+            f"shape {shape}: {known.get(len(shape), 'more')}. Change `on`, or use other data."
         )
     return _checked(_made(chosen.network, shape, dim, **settings.parameters), settings.name, dim)
 
 
 def text_encoder(settings: OwnTextSettings, words: int, dim: int, places: Places) -> nn.Module:
-    """Build the user's encoder of captions, ids (b, n) below `words` and lengths (b), into (b, dim)."""
+    """Build the user-defined text encoder, from ids (b, n) below `words` and lengths (b) to (b, dim)."""
     network = settings.user_module.network
     return _checked(_made(network, words, dim, **settings.parameters), settings.name, dim)
 
@@ -45,7 +48,7 @@ def _made(network: type[nn.Module], *of: Any, **parameters: Any) -> nn.Module:
 
 
 def _checked(network: nn.Module, name: str, dim: int) -> nn.Module:
-    """The network; a UserError says when what it gives is not (b, dim), or cannot learn."""
+    """Add checks to a network that raise a UserError if its output is not (b, dim) or carries no gradient."""
     contain_calls(network, type(network))
 
     def check(_: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
@@ -59,7 +62,7 @@ def _checked(network: nn.Module, name: str, dim: int) -> nn.Module:
 
 
 class OwnScorer(SetScorer):
-    """The user's function or module. A score may depend on the whole batch, so all scores are computed with a graph."""
+    """A user-defined scorer. As a score may depend on the whole batch, all scores are computed with gradients."""
 
     by_pair = False
 
@@ -70,7 +73,7 @@ class OwnScorer(SetScorer):
         self.score = _made(network, dim, **parameters) if isinstance(network, type) else partial(network, **parameters)
 
     def forward(self, images: TokenSets, texts: TokenSets) -> Float[Tensor, "i t"]:
-        """Return the scores, in float32; WrongReturn: the user's scorer returns no scores, or none that can learn."""
+        """Return the scores, in float32; raises WrongReturn if the shape is wrong or they carry no gradient."""
         images, texts = images.full(), texts.full()
         parts = [part for sets in (images, texts) for part in (sets.vectors, sets.sizes_beside)]
         with contained(self.defined):

@@ -1,4 +1,4 @@
-"""Work ahead of its use: the next batches are read while the network is busy with this one."""
+"""Prefetching: the next batches are read while the network processes the current one."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -9,13 +9,13 @@ Argument = TypeVar("Argument")
 Made = TypeVar("Made")
 
 AHEAD = 2
-"""Results that are made at a time: while one is put together, pictures of the next are decoded."""
+"""Number of results computed in parallel: while one is assembled, the images of the next are decoded."""
 
 
 def ahead(make: Callable[[Argument], Made], items: Sequence[Argument]) -> Iterator[Made]:
-    """Yield `make(item)` for each item, in order; threads make the next ones meanwhile.
+    """Yield `make(item)` for each item, in order, while threads compute the next ones.
 
-    An error is raised at its item.
+    If `make` raises an error, it is raised when its item is due.
     """
     if len(items) < 2:  # there is no next item, and a thread takes longer to start than many batches to read
         yield from map(make, items)

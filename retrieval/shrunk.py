@@ -1,7 +1,7 @@
-"""Photographs decoded once and kept smaller, with room for all views: raw, memory-mapped, for all trials of a node.
+"""Cache of images decoded once and downscaled, as memory-mapped pixels shared by all trials of a node.
 
-A folder of the cache holds {train,val,test}.npy, the pixels of all pictures one after another, and
-{train,val,test}.sizes.npy, the width and height of each.
+They stay large enough for all views. A cache folder contains {train,val,test}.npy, the concatenated pixels of all
+images, and {train,val,test}.sizes.npy, the width and height of each.
 """
 
 import math
@@ -25,13 +25,13 @@ from goalgrid.retrieval.features import BLOCK, SPLITS, Block, CachedArrays, Unit
 from goalgrid.retrieval.splits.pairs import Pairs
 
 ROOM = 1.15
-"""The shorter side over the side of a view: the centre crop of evaluation is cut from 256 / 224 of it."""
+"""Shorter side of a cached image divided by the side of a view; evaluation's centre crop needs 256 / 224."""
 
 Sizes = Int[np.ndarray, "n 2"]
 
 
 class ShrunkImages(ImageFiles):
-    """Images of a split, read from the cache: pixels of all pictures, one after another; width and height of each."""
+    """Images of a split, read from the cache: the concatenated pixels, and the width and height of each image."""
 
     def __init__(self, images: ImageFiles, pixels: np.ndarray, sizes: Sizes) -> None:
         super().__init__(images.files, images.view, **images.options)
@@ -46,7 +46,7 @@ class ShrunkImages(ImageFiles):
 
 @dataclass(frozen=True)
 class ShrunkPictures(CachedArrays):
-    """The photographs of a data set, with their fingerprint; the cache holds them shrunk."""
+    """The image files of a data set, with their fingerprint, to be cached downscaled."""
 
     pairs: Pairs
     images: str
@@ -54,7 +54,7 @@ class ShrunkPictures(CachedArrays):
 
     @property
     def side(self) -> int:
-        """Pixels of the shorter side; pictures with a shorter one stay as they are."""
+        """Shorter side of cached images, in pixels; smaller images are not enlarged."""
         view = self._files("train").view
         return math.ceil(max(ROOM, view.margin or 0) * view.size)
 
@@ -76,7 +76,7 @@ class ShrunkPictures(CachedArrays):
         return [int(sizes[start : start + BLOCK].sum()) for start in range(0, len(sizes), BLOCK)]
 
     def load(self, device: torch.device) -> Pairs:
-        """Return the data set with pictures of the cache; missing ones are decoded here."""
+        """Return the data set with cached images, after decoding missing ones."""
         folder = self.fill(device)
         arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in SPLITS}
         return Pairs(*(
@@ -87,12 +87,12 @@ class ShrunkPictures(CachedArrays):
     def _files(self, split: str) -> ImageFiles:
         images = self.pairs.splits[split].images
         if not isinstance(images, ImageFiles):
-            raise UserError(f'dataset.cache = "shrunk" keeps photographs; data set {self.name!r} has no image files.')
+            raise UserError(f'dataset.cache = "shrunk" needs image files, and data set {self.name!r} has none.')
         return images
 
     @cached_property
     def _sizes(self) -> dict[str, Sizes]:
-        """Width and height of all shrunk pictures, by split; read from the headers of all files once."""
+        """Width and height of all downscaled images, by split; computed once from the headers of all files."""
         return {name: self._sizes_of(name) for name in SPLITS}
 
     def _sizes_of(self, split: str) -> Sizes:

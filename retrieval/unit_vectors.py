@@ -1,4 +1,4 @@
-"""Vectors of length 1, with a gradient in few passes over them."""
+"""L2 normalisation with a memory-efficient backward pass."""
 
 from typing import Any
 
@@ -8,17 +8,17 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 SHORTEST = 1e-12
-"""A shorter vector is divided by this instead of by its length, as in `torch.nn.functional.normalize`."""
+"""Lower bound of the norm that vectors are divided by, as in `torch.nn.functional.normalize`."""
 
 
 def unit(vectors: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
-    """Divide each vector by its length, as `torch.nn.functional.normalize`, in a third of the time."""
+    """L2-normalise vectors like `torch.nn.functional.normalize`, but in a third of the time."""
     units: Tensor = _Unit.apply(vectors)
     return units
 
 
 class _Unit(torch.autograd.Function):
-    """y = x / |x|, whose gradient is the part of y's gradient across y, divided by |x|."""
+    """y = x / |x|; the gradient is the component of y's gradient orthogonal to y, divided by |x|."""
 
     @staticmethod
     def forward(context: Any, vectors: Tensor) -> Tensor:

@@ -1,1 +1,1 @@
-"""What turns images and captions into vectors: encoders, poolings, and the pretrained networks in them."""
+"""Encoders of images and captions, poolings, and the loading of pretrained networks."""

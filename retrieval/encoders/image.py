@@ -1,6 +1,7 @@
-"""Image encoders: from pixels (3, h, w), or features (k) or (n, k), to one vector each, before normalisation.
+"""Image encoders: from pixels (3, h, w), or features (k) or (n, k), to one vector per image, before normalisation.
 
-A frozen backbone runs before training (features.py); its encoder is then the head alone, by the same names of weights.
+A frozen backbone is run before training (features.py); its encoder then consists of the head alone, with the same
+weight names.
 """
 
 import torch
@@ -13,11 +14,11 @@ from goalgrid.retrieval.encoders.pooling import Encoded, mean, pooling
 from goalgrid.retrieval.encoders.vision import Vision
 
 UNDROPPED = 0.2
-"""Share of images that graded size augmentation leaves whole. VSE-infinity."""
+"""Share of images that graded size augmentation leaves unchanged. VSE-infinity."""
 
 
 class Cnn(nn.Module):
-    """Convolutions that halve the side and double the channels, pooled over the grid that is left, then linear."""
+    """Convolutions that halve the resolution and double the channels, a linear map, and pooling over the grid."""
 
     def __init__(self, settings: CnnSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places) -> None:
         super().__init__()
@@ -44,7 +45,7 @@ class Cnn(nn.Module):
 
 
 class FeatureHead(nn.Module):
-    """A head on feature vectors, pooled over regions or cells where there are any."""
+    """A head on feature vectors, with pooling if there are several per image (regions or grid cells)."""
 
     def __init__(
         self, settings: FeatureSettings | BackboneSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places
@@ -79,7 +80,7 @@ class FeatureHead(nn.Module):
         return self.pool(self.head(values), present)
 
     def head(self, values: Float[Tensor, "*b k"]) -> Float[Tensor, "*b d"]:
-        """linear: W v; linear-mlp: W v + M v (VSE-infinity); mlp: M W v; residual-mlp: M W v + W v (SelHN Fig. 2)."""
+        """W v (linear), W v + M v (linear-mlp, VSE-infinity), M W v (mlp), M W v + W v (residual-mlp, SelHN Fig. 2)."""
         projected = self.project(values)
         if self.kind in ("linear", "none"):
             return projected
@@ -88,7 +89,7 @@ class FeatureHead(nn.Module):
         return further if self.kind == "mlp" else projected + further
 
     def augmented(self, values: Float[Tensor, "b n k"]) -> Tensor | None:
-        """Size augmentation: which members a training step sees, at least one; None: all."""
+        """Return a random mask of the members to keep (size augmentation), at least one per image; None to keep all."""
         if not (self.training and self.drop):
             return None
         share = torch.full((len(values), 1), self.drop, device=values.device)
@@ -100,7 +101,7 @@ class FeatureHead(nn.Module):
 
 
 class Backbone(FeatureHead):
-    """A network of `transformers` on pixels, under a head; the head alone, where its features are computed before."""
+    """A `transformers` network on pixels, followed by a head; the head alone if features are precomputed."""
 
     def __init__(self, settings: BackboneSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places) -> None:
         vision = None if settings.feature_network else Vision(settings, places)

@@ -1,8 +1,8 @@
-"""What of a pretrained network learns: its last blocks, or the map to the joint space of two towers alone.
+"""Partial fine-tuning of a pretrained network: only its last blocks, or only the projection to the joint space.
 
-A block is a member of the outermost list of modules of one class that holds most weights: a layer of a transformer, a
-stage of Swin or ConvNeXt. What follows the blocks, final norms and projections, learns with them; embeddings do not.
-`last k` counts blocks, while open_clip counts the projection first.
+Blocks are the members of the outermost module list, with modules of one class, that has most parameters: layers of a
+transformer, or stages of Swin or ConvNeXt. Modules after the blocks (final norms, projections) are trained with them;
+embeddings are not. `last k` counts blocks only, whereas open_clip counts the projection first.
 """
 
 from torch import nn
@@ -11,18 +11,18 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.pretrained_networks import LAST
 
 PROJECTIONS = ("projection", "sentence", "head")
-"""Members of a network that map its states to the vector that it compares."""
+"""Names of modules that map a network's hidden states to its embedding."""
 
 
 def hold(network: nn.Module, trains: str | None, setting: str) -> None:
-    """Have only a part of a network learn; None: all of it, as it is.
+    """Freeze a network except for a part; None leaves it unchanged.
 
     Args:
-        trains: as `model.text.trains` says.
-        setting: its name, for messages.
+        trains: the part to train, a value of `model.text.trains`.
+        setting: name of the setting, for messages.
 
     Raises:
-        UserError: the network has no such part, or fewer blocks.
+        UserError: the network has no such part, or too few blocks.
     """
     if trains is None:
         return
@@ -30,7 +30,7 @@ def hold(network: nn.Module, trains: str | None, setting: str) -> None:
     learning = [weight for name, weight in network.named_parameters() if name.startswith(tuple(names))]
     if not learning:
         raise UserError(
-            f"{setting} = {trains!r}: this network has no layer that maps its states to a vector of its own. Set "
+            f"{setting} = {trains!r}: this network has no layer that maps its hidden states to an embedding. Set "
             f"output = projected, or {setting} to 'last 1'."
         )
     network.requires_grad_(False)
@@ -39,7 +39,7 @@ def hold(network: nn.Module, trains: str | None, setting: str) -> None:
 
 
 def calm(network: nn.Module) -> None:
-    """Set the modules to evaluation that hold weights of which none learns: a frozen block draws no dropout."""
+    """Switch modules whose weights are all frozen to evaluation mode, so that they apply no dropout."""
     weights = list(network.parameters())
     if weights and not any(weight.requires_grad for weight in weights):
         network.eval()
@@ -49,7 +49,7 @@ def calm(network: nn.Module) -> None:
 
 
 def blocks(network: nn.Module) -> tuple[str, nn.ModuleList] | None:
-    """Return the list of a network's blocks and its name; None: it has none."""
+    """Return the name of a network's list of blocks, and the list; None if it has none."""
     lists = {
         name: module
         for name, module in network.named_modules()
@@ -67,10 +67,10 @@ def _projection(network: nn.Module) -> list[str]:
 
 
 def _last(network: nn.Module, count: int, setting: str) -> list[str]:
-    """Prefixes of the weights of the last blocks and of what follows them."""
+    """Return the name prefixes of the weights of the last blocks and of the modules after them."""
     listed = blocks(network)
     if listed is None or len(listed[1]) < count:
-        has = "no list of blocks" if listed is None else f"{len(listed[1])} blocks"
+        has = "no list of blocks" if listed is None else f"only {len(listed[1])} blocks"
         raise UserError(f"{setting} = 'last {count}': this network has {has}. Lower it, or set {setting} = all.")
     path, modules = listed
     names = [name for name, _ in network.named_parameters()]

@@ -1,6 +1,6 @@
-"""From a set of vectors to one; padding never counts, so an embedding does not depend on its batch.
+"""Pooling of a set of vectors into one. Padding is ignored, so an embedding does not depend on its batch.
 
-Each pooling takes values (b, n, d) and which of them are present (b, n); at least one is present in every row.
+Each pooling takes values (b, n, d) and a mask (b, n) of the members that are present, at least one per row.
 """
 
 import math
@@ -18,42 +18,42 @@ from goalgrid.grid.settings.user_modules import check_gradient, check_shape
 from goalgrid.retrieval.encoders.reasoning import Gcn, PaddedGru, SelfAttention, Seq2Seq
 
 Encoded = Float[Tensor, "b d"] | tuple[Float[Tensor, "b n d"], Bool[Tensor, "b n"]]
-"""What an encoder gives: a vector for each image or caption; without pooling, its set and which members are present."""
+"""Output of an encoder: one vector per image or caption; without pooling, sets of vectors and a mask."""
 Pooling = Callable[[Float[Tensor, "b n d"], Bool[Tensor, "b n"]], Any]
-"""Gives a vector for each set, (b, d); `members` alone gives back the sets."""
+"""Function that returns one vector per set, (b, d); only `members` returns the sets themselves."""
 
 
 def members(
     values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]
 ) -> tuple[Float[Tensor, "b n d"], Bool[Tensor, "b n"]]:
-    """No pooling: the sets as they are, for scorers that read sets."""
+    """Return the sets unchanged (no pooling), for set scorers."""
     return values, present
 
 
 def mean(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
-    """Average over the members."""
+    """Return the average of the members."""
     total = (values * present[..., None]).sum(dim=1)
     return total / present.sum(dim=1, keepdim=True).clamp(min=1)
 
 
 def maximum(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
-    """Largest value of each dimension over the members."""
+    """Return the maximum over the members, per dimension."""
     return values.masked_fill(~present[..., None], -torch.inf).amax(dim=1)
 
 
 def first(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
-    """The first member: of a caption, the class token of BERT and its kin."""
+    """Return the first member, e.g. the class token of BERT-like networks."""
     return values[torch.arange(len(values), device=values.device), present.int().argmax(dim=1)]
 
 
 def last(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
-    """The last member: of a caption, the end token."""
+    """Return the last member, e.g. the end token of a caption."""
     place = values.shape[1] - 1 - present.int().flip(1).argmax(dim=1)
     return values[torch.arange(len(values), device=values.device), place]
 
 
 def k_max(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"], *, k: int) -> Float[Tensor, "b d"]:
-    """Mean of the k largest values of each dimension, or of all where there are fewer. VSE+2AD §3.2.1."""
+    """Average the k largest values per dimension, or all values if there are fewer. VSE+2AD §3.2.1."""
     largest = values.masked_fill(~present[..., None], -torch.inf).topk(min(k, values.shape[1]), dim=1).values
     counted = present.sum(dim=1, keepdim=True).clamp(max=k)
     weight = (torch.arange(largest.shape[1], device=values.device) < counted) / counted
@@ -61,17 +61,17 @@ def k_max(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"], *, k: in
 
 
 def soft_max(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
-    """Mean weighted by the softmax of the values themselves, each dimension by itself. VSE+2AD Eq. (4)."""
+    """Average the values, weighted by their own softmax, per dimension. VSE+2AD Eq. (4)."""
     weight = values.masked_fill(~present[..., None], -torch.inf).softmax(dim=1)
     return (values * weight).sum(dim=1)
 
 
 class Lip(nn.Module):
-    """Local importance: sum over m of e^g_m x_m / sum over m of e^g_m, g = 12 sigmoid(IN(W x)), by dimension.
+    """Local importance pooling: sum_m e^g_m x_m / sum_m e^g_m with g = 12 sigmoid(IN(W x)), per dimension.
 
-    IN brings a dimension of W x to mean 0 and variance 1 over the set, times a learnt scale, plus a learnt shift. Gao
-    et al., ICCV 2019, on cells: their 3 x 3 convolution is a linear map here, which is our reading for sets. W starts
-    as 0, as theirs: the mean.
+    IN normalises each dimension of W x to mean 0 and variance 1 over the set, followed by a learnt scale and shift. Gao
+    et al., ICCV 2019, pool grid cells; we adapt it to sets by replacing their 3 x 3 convolution by a linear map. As
+    theirs, W is initialised to 0, so that pooling starts as the mean.
     """
 
     GAIN = 12.0
@@ -92,10 +92,11 @@ class Lip(nn.Module):
 
 
 class AdaPool(nn.Module):
-    """beta sum over m of softmax_m(D_m) x_m + (1 - beta) SoftPool(x), D_m = 2 |x_m c| / (x_m^2 + c^2), c the mean.
+    """AdaPool: beta sum_m softmax_m(D_m) x_m + (1 - beta) SoftPool(x), D_m = 2 |x_m c| / (x_m^2 + c^2), c the mean.
 
-    Each dimension is pooled by itself; D of two zeros is 0; SoftPool is `soft_max`. Stergiou and Poppe, 2021: the
-    learnt beta starts as a draw from N(0, 1), cut to [0, 1]. They have one for each place of the result; a set has one.
+    Each dimension is pooled separately; D of two zeros is 0; SoftPool is `soft_max`. Stergiou and Poppe, 2021: the
+    learnt beta is initialised from N(0, 1), clamped to [0, 1]. They learn one beta per output location; here there is a
+    single one.
     """
 
     def __init__(self) -> None:
@@ -112,7 +113,7 @@ class AdaPool(nn.Module):
 
 
 class MeanOf(nn.Module):
-    """The mean of the members after they have read one another."""
+    """Mean of the members after a network that relates them to each other."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -125,8 +126,8 @@ class MeanOf(nn.Module):
 class Gpo(nn.Module):
     """Generalised pooling operator: sum over k of theta_k times the k-th largest value of each dimension.
 
-    theta = softmax(f(1), ..., f(n)) is learnt from positions alone, so that it depends on the size of the set only:
-    f reads sinusoidal positions with a GRU in both directions. VSE-infinity §3.
+    theta = softmax(f(1), ..., f(n)) depends only on the size of the set: f is a bidirectional GRU over sinusoidal
+    position encodings. VSE-infinity §3.
     """
 
     WIDTH = 32
@@ -141,13 +142,13 @@ class Gpo(nn.Module):
         return (descending(values, present) * self.theta(values, present)[..., None]).sum(dim=1)
 
     def theta(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n"]:
-        """Weight of the k-th largest members of each set, 0 beyond its size."""
+        """Return the weights of the k-th largest values for each set; 0 beyond its size."""
         return self.weights(values.shape[1])[present.sum(dim=1) - 1]
 
     def weights(self, n: int) -> Float[Tensor, "n n"]:
-        """theta of sets of 1, 2, ..., n members, 0 beyond the size.
+        """Return theta for sets of 1, 2, ..., n members; 0 beyond the size.
 
-        For all sizes at once: to learn which sizes a batch has, the host would wait for the device.
+        It is computed for all sizes, because finding out the sizes in a batch would make the host wait for the device.
         """
         sizes = torch.arange(1, n + 1)
         places = positions(n, self.WIDTH, self.score.weight.device).expand(n, -1, -1)
@@ -158,13 +159,13 @@ class Gpo(nn.Module):
 
 
 class AdPool(nn.Module):
-    """Adaptive pooling: a learnt weighting of the sorted members and a soft maximum, balanced. VSE+2AD Eq. (3)-(5).
+    """Adaptive pooling: balances a learnt weighting of the sorted members and a soft maximum. VSE+2AD Eq. (3)-(5).
 
     Args:
-        balance: share of the learnt weighting, from 0 to 1, the rest is the soft maximum's; `random` draws it once,
-            from U(0, 1); `learnt` weighs both vectors of each set, Eq. (5). Fixed shares: VSE+2AD appendix C.
-        per_dimension: as the released code does, one weight a member and dimension, after a ReLU; the paper has one
-            weight a member. The released code also gives padding a weight; here it never has one.
+        balance: share of the learnt weighting, from 0 to 1, as opposed to the soft maximum; `random` draws it once from
+            U(0, 1); `learnt` predicts it for each set, Eq. (5). Fixed shares: VSE+2AD appendix C.
+        per_dimension: use one weight per member and dimension, after a ReLU, as in the released code; the paper has one
+            weight per member. The released code also gives weight to padding, which is ignored here.
     """
 
     share: Tensor
@@ -185,7 +186,7 @@ class AdPool(nn.Module):
         return (self.balance(both).softmax(dim=1) * both).sum(dim=1)
 
     def token_share(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, " b"]:
-        """Share of the token level in the vector of each set, from 0 to 1. VSE+2AD Eq. (5)."""
+        """Return the share of the token level in each set's vector, from 0 to 1. VSE+2AD Eq. (5)."""
         if self.balance is None:
             return self.share.expand(len(values))
         both = torch.stack([self.token_level(values, present), soft_max(values, present)], dim=1)
@@ -193,16 +194,16 @@ class AdPool(nn.Module):
         return share
 
     def token_level(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
-        """Sum over m of theta_m u_m, u sorted, theta = softmax(u W). VSE+2AD Eq. (3)."""
+        """Return sum_m theta_m u_m, with u sorted per dimension and theta = softmax(u W). VSE+2AD Eq. (3)."""
         ordered = descending(values, present)
         return (ordered * self._theta_of(ordered, present)).sum(dim=1)
 
     def theta(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n"]:
-        """Weight of the k-th largest members of each set, 0 beyond its size; the mean over dimensions."""
+        """Return the weights of the k-th largest values for each set, averaged over dimensions; 0 beyond its size."""
         return self._theta_of(descending(values, present), present).mean(dim=-1)
 
     def _theta_of(self, ordered: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n k"]:
-        """k is 1 with a weight for each member, and d with a weight for each member and dimension."""
+        """Return the weights of sorted members; k is 1 for one weight per member, d for one per dimension."""
         score = self.weigh(ordered)
         if self.rectified:
             score = score.relu()
@@ -211,14 +212,14 @@ class AdPool(nn.Module):
 
 
 def descending(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
-    """Members of each dimension from the largest to the smallest, then zeros for those that are not present."""
+    """Sort the members per dimension in descending order, followed by zeros for members that are not present."""
     hidden = values.masked_fill(~present[..., None], -torch.inf)
     ordered = hidden.transpose(1, 2).sort(dim=-1, descending=True).values.transpose(1, 2)
     return ordered.masked_fill(ordered == -torch.inf, 0.0)
 
 
 def positions(n: int, width: int, device: torch.device | None = None) -> Float[Tensor, "n width"]:
-    """Sines at even and cosines at odd places, of wavelengths from 2 pi to 10,000 times 2 pi."""
+    """Return sinusoidal position encodings: sines at even and cosines at odd indices, wavelengths 2 pi to 20,000 pi."""
     rate = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(10_000.0) / width))
     angle = torch.arange(n, device=device)[:, None] * rate
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
@@ -241,13 +242,13 @@ POOLING: dict[str, Callable[[int, PoolingSettings], Pooling]] = {
     "seq2seq": lambda dim, _: Seq2Seq(dim),
     "none": lambda dim, _: members,
 }
-"""Each pooling by name, made for vectors of `dim` values with the settings that it reads."""
+"""Functions that build a pooling from the vector width and the settings, by name."""
 
 
 def pooling(settings: PoolingSettings, dim: int) -> Pooling:
-    """The pooling of these settings, ours or a user's own, for vectors of `dim` values.
+    """Build the pooling of these settings, shipped or user-defined, for vectors of width `dim`.
 
-    A user's own raises a UserError when it is called and gives another shape than (b, d), or what cannot learn.
+    A user-defined pooling raises a UserError on a call if its output is not (b, d) or carries no gradient.
     """
     own = settings.own_pooling
     if own is None:

@@ -1,6 +1,7 @@
-"""Networks of `transformers` by name: the folder of their weights, a hash of its content, and how they are built.
+"""Pretrained networks of `transformers`: locate their weights, hash them, and load the networks.
 
-The user names the folder; else the hub's own cache is asked, then the hub. Only here is `transformers` imported, late.
+The folder of the weights is given by the user, or else taken from the Hugging Face cache or downloaded from the hub.
+`transformers` is imported only here, on first use.
 """
 
 import hashlib
@@ -21,28 +22,28 @@ from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 from goalgrid.grid.store.files import read_json
 
 Places = Mapping[str, Path]
-"""Folder by name of weights."""
+"""Folders of weights, by name."""
 
 OWN_POOLERS = ("beit", "data2vec-vision")
-"""Kinds whose pooler is part of the published vector: the layer norm of the mean of the patches, by default."""
+"""Model types whose pooler belongs to the published embedding: by default, the layer norm of the mean patch."""
 _PROJECTIONS = {"vision_model": "visual_projection", "text_model": "text_projection"}
-"""The last layer of a tower of CLIP, which brings its vectors to the space of both towers."""
+"""For each tower of CLIP, the name of the projection to the joint space."""
 ENCODERS = ("t5", "mt5", "umt5")
-"""Kinds whose encoder reads captions without the decoder behind it."""
+"""Encoder-decoder model types whose encoder is used alone."""
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
 _OF_SENTENCEPIECE = ("SiglipTokenizer",)
-"""Tokenizers that read a spiece.model by its own package, even with a tokenizer.json in the folder."""
+"""Tokenizers that need the package sentencepiece to read spiece.model, even if there is a tokenizer.json."""
 _SLOW = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "merges.txt", "vocab.txt")
-_AGAIN = "Fetch these files again, or write them with save_pretrained()."
+_AGAIN = "Download these files again, or write them with save_pretrained()."
 _NOT_RUN = {
-    "trust_remote_code": "they need code of their own, which is not run. Use a network that transformers itself has.",
-    "Weights only load failed": f"a file holds more than weights, and nothing else in it is run. {_AGAIN}",
+    "trust_remote_code": "they need custom code, which is not run. Use a network that is part of transformers.",
+    "Weights only load failed": f"a file contains code in addition to weights, which is not run. {_AGAIN}",
 }
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 
 
 def locate(settings: Pretrained, places: Places) -> Path | None:
-    """The folder of these weights, or their file; None for random ones. UserError: they are found nowhere."""
+    """Return the folder or file of these weights, None for random weights; raises UserError if they are not found."""
     name = settings.weights
     if name == RANDOM:
         return None
@@ -53,42 +54,42 @@ def locate(settings: Pretrained, places: Places) -> Path | None:
         return folder if folder.is_file() else _not_at_hand(name, folder)
     if folder.is_file():
         raise UserError(
-            f"weights {name!r}: {folder} is a file, and transformers reads a folder with a config.json. Of BUTD's "
-            f"ResNet-101, this makes one: goalgrid data backbone {folder} DIR."
+            f"weights {name!r}: {folder} is a file, but transformers reads a folder with a config.json. To convert "
+            f"BUTD's ResNet-101 to such a folder: goalgrid data backbone {folder} DIR."
         )
     if not (folder / "config.json").exists():
-        raise UserError(f"no config.json in {folder}, the folder of weights {name!r}: save_pretrained() writes one.")
+        raise UserError(f"no config.json in {folder}, the folder of weights {name!r}; save_pretrained() writes one.")
     return folder
 
 
 def folder_of(settings: Pretrained, places: Places) -> Path:
-    """The folder of weights that are not random; UserError: they are found nowhere."""
+    """Return the folder of weights that are not random; raises UserError if they are not found."""
     folder = locate(settings, places)
     assert folder is not None, "random weights have no folder"
     return folder
 
 
 def config_of(settings: Pretrained, places: Places) -> Mapping[str, Any]:
-    """The config.json of these weights, or the architecture of random ones."""
+    """Return the config.json of these weights, or the architecture of a randomly initialised network."""
     folder = locate(settings, places)
     return settings.architecture if folder is None else read_json(folder / "config.json")
 
 
 def fingerprint(settings: Pretrained, places: Places) -> str:
-    """Hash of the files that a network is loaded from, or of its architecture."""
+    """Return the hash of the files a network is loaded from, or of the architecture if it is randomly initialised."""
     folder = locate(settings, places)
     return digest(settings.architecture)[:16] if folder is None else _content(folder)
 
 
 def network(settings: Pretrained, places: Places, *, part: str, projected: bool = False, **sizes: int) -> nn.Module:
-    """The network with its weights; of a two-tower model the tower called `part`.
+    """Load a network with its weights; of a two-tower model, only the tower called `part`.
 
     Args:
-        projected: keep the layer that brings the tower's vectors to the space of both towers, as `projection`.
-        sizes: of a network with random weights, over those of its architecture, e.g. `vocab_size`.
+        projected: keep the tower's projection to the joint space, as module `projection`.
+        sizes: sizes of a randomly initialised network that override its architecture, e.g. `vocab_size`.
 
     Raises:
-        UserError: the weights cannot be found or read, or the architecture is none that `transformers` knows.
+        UserError: the weights cannot be found or read, or the architecture is unknown to `transformers`.
     """
     if not settings.built_here:
         optional_dependencies.require(f"weights {settings.weights!r}", "transformers")
@@ -116,12 +117,12 @@ def network(settings: Pretrained, places: Places, *, part: str, projected: bool 
 
 
 def head(kind: str, width: int, dim: int) -> nn.Module:
-    """A linear map; of kind "none" nothing, and a UserError where embeddings have another width."""
+    """Build a linear map from `width` to `dim`; for kind "none" the identity, or a UserError if the widths differ."""
     if kind != "none":
         return nn.Linear(width, dim)
     if width != dim:
         raise UserError(
-            f"head = none takes vectors of {width} values as embeddings, and model.dim is {dim}: set it to {width}."
+            f"head = none uses the vectors of width {width} as embeddings, but model.dim is {dim}: set it to {width}."
         )
     return nn.Identity()
 
@@ -147,7 +148,7 @@ def tokenizer(settings: Pretrained, places: Places) -> Any:
 
 
 def _loaded(folder: Path, part: str) -> nn.Module:
-    """The network in this folder, without running code that lies there."""
+    """Load the network in this folder, without running code from the folder."""
     import transformers
 
     _check_fetched(folder)
@@ -160,23 +161,23 @@ def _loaded(folder: Path, part: str) -> nn.Module:
         whole.pooler = None
     lacking = sorted(name for name in info["missing_keys"] if name.startswith(prefix) and "pooler." not in name)
     if lacking:
-        raise ValueError(f"config.json describes {len(lacking)} tensors that the weights lack, e.g. {lacking[0]}.")
+        raise ValueError(f"{len(lacking)} tensors described by config.json are not in the weights, e.g. {lacking[0]}.")
     return whole
 
 
 def _reads_alone(kind: str, part: str) -> bool:
-    """Whether the encoder of a network that also writes is loaded without its decoder."""
+    """Return whether only the encoder of an encoder-decoder network is to be loaded."""
     return part == "text_model" and kind in ENCODERS
 
 
 def _check_fetched(folder: Path) -> None:
-    """Raise an OSError if git-lfs has yet to fetch a file of this folder."""
+    """Raise an OSError if a file of this folder is a git-lfs pointer."""
     for file in filter(Path.is_file, folder.iterdir()):
         check_fetched(file)
 
 
 def _random(settings: Pretrained, sizes: Mapping[str, int]) -> nn.Module:
-    """A network from its architecture, started from a seed that depends on the architecture alone."""
+    """Build a randomly initialised network, with a seed that depends only on the architecture."""
     with torch.random.fork_rng(devices=[]):
         seed = int(digest(settings.architecture)[:8], 16)
         torch.default_generator.manual_seed(seed)  # a GPU's generator, from which dropout draws, stays as it is
@@ -195,7 +196,7 @@ def _of_transformers(fields: dict[str, Any]) -> nn.Module:
 
 
 def _without_unused(tower: Any) -> None:
-    """Drop a learnt pooler, where nothing reads what it gives."""
+    """Remove a learnt pooler whose output is not used."""
     pooler = getattr(tower, "pooler", None)
     if getattr(getattr(tower, "config", None), "model_type", "") in OWN_POOLERS:
         return
@@ -204,7 +205,7 @@ def _without_unused(tower: Any) -> None:
 
 
 def _with_masks(tower: Any) -> None:
-    """Have attention read a mask even if nothing is padded: to find that out, the host would wait for the device."""
+    """Make attention use a mask even without padding, because checking for padding would wait for the device."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
     from transformers.masking_utils import sdpa_mask
@@ -220,17 +221,17 @@ def _with_masks(tower: Any) -> None:
 
 
 def _not_at_hand(name: str, path: Path | None = None) -> Path:
-    """Raise the error that the file of these weights is not here."""
-    place = f"there is no file {path}" if path else "they are a file of their authors', which no hub has"
+    """Raise a UserError that tells that the file of these weights is missing."""
+    place = f"there is no file {path}" if path else "their authors publish them as a file, which is not on the hub"
     raise UserError(
-        f"weights {name!r}: {place}. Download it, and say where it lies: --weights {name}=FILE, or in the grid file: "
+        f"weights {name!r}: {place}. Download it, and give its path: --weights {name}=FILE, or in the grid file: "
         f'[weights] "{name}" = "FILE".'
     )
 
 
 @lru_cache(maxsize=16)
 def _from_hub(name: str) -> Path:
-    optional_dependencies.require(f"weights {name!r}, which lie nowhere here,", "transformers")
+    optional_dependencies.require(f"weights {name!r}, which are not on this machine,", "transformers")
     from huggingface_hub import snapshot_download
 
     try:
@@ -239,15 +240,15 @@ def _from_hub(name: str) -> Path:
             folder = Path(snapshot_download(name, allow_patterns=[*_FILES, "*.bin"]))
     except Exception as error:  # of the hub, the network, or the cache: the hub's client has no one base class
         raise UserError(
-            f"weights {name!r} cannot be fetched from the model hub: {in_short(error)}. If they lie here, name "
-            f'their folder: --weights {name}=DIR, or in the grid file: [weights] "{name}" = "DIR".'
+            f"weights {name!r} cannot be downloaded from the model hub: {in_short(error)}. If you have them on this "
+            f'machine, give their folder: --weights {name}=DIR, or in the grid file: [weights] "{name}" = "DIR".'
         ) from error
     return folder
 
 
 @lru_cache(maxsize=16)
 def _content(folder: Path) -> str:
-    """SHA-256 over the configuration and the weights, or over a file of weights, 16 digits."""
+    """Return the SHA-256 of configuration and weights, or of a file of weights, as 16 hexadecimal digits."""
     summed = hashlib.sha256()
     files = [folder] if folder.is_file() else sorted(folder.iterdir())
     for file in (path for path in files if path == folder or path.suffix in (".json", ".safetensors", ".bin")):
@@ -260,7 +261,7 @@ def _content(folder: Path) -> str:
 
 
 def _further(folder: Path) -> list[Path]:
-    """Files that a tokenizer reads in place of a tokenizer.json, and those of dense layers behind the network."""
+    """List the files a tokenizer reads instead of a tokenizer.json, and those of dense layers after the network."""
     slow = [] if (folder / "tokenizer.json").exists() else [folder / name for name in _SLOW]
     dense = [folder / str(entry.get("path")) for entry in _modules(folder) if str(entry.get("type")).endswith("Dense")]
     return [path for path in [*slow, *(file for part in dense for file in sorted(part.glob("*")))] if path.is_file()]
@@ -274,16 +275,16 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
 
 
 class States(NamedTuple):
-    """A map of cells (b, k, h, w), and its mean (b, k, 1, 1)."""
+    """A feature map (b, k, h, w), and its mean (b, k, 1, 1)."""
 
     last_hidden_state: Tensor
     pooler_output: Tensor
 
 
 class RandomResnet(nn.Module):
-    """ResNetModel of `transformers` 5 with layers of the type "basic": names, weights by a seed, and what it gives.
+    """Randomly initialised ResNetModel with basic blocks: same names, initial weights and outputs as `transformers` 5.
 
-    With it, the demo needs nothing of that package.
+    It lets the demo run without that package.
     """
 
     def __init__(self, architecture: Mapping[str, Any]) -> None:
@@ -309,7 +310,7 @@ class RandomResnet(nn.Module):
 
 
 class ResidualLayer(nn.Module):
-    """A residual layer of two convolutions."""
+    """A residual block of two convolutions."""
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""Networks in which members of sets and sequences read one another: graph convolutions, self-attention, GRUs.
+"""Networks that relate the members of sets and sequences: graph convolutions, self-attention, GRUs.
 
-VSE+2AD compares their poolings with its own and leaves their depth and heads open: what stands here is our reading.
+VSE+2AD compares poolings based on them with its own, but does not specify depth and heads; these are our choice.
 """
 
 import math
@@ -17,8 +17,8 @@ from goalgrid.retrieval.scorers.sets import sent
 class Gcn(nn.Module):
     """Four graph convolutions of VSRN: x <- x + BN(W R g(x)), R = theta(x) phi(x)' / n, without a softmax.
 
-    All maps are linear. Batch norms start as 0, so that the first step pools the members as they are. Li et al., ICCV
-    2019, §3.1, whose GRU over the members is left out.
+    All maps are linear. Batch norm weights are initialised to 0, so that the network starts as the identity. Li et al.,
+    ICCV 2019, §3.1, without the GRU over the members.
     """
 
     BLOCKS = 4
@@ -34,7 +34,7 @@ class Gcn(nn.Module):
 
 
 class GraphConvolution(nn.Module):
-    """x + BN(W R g(x)), over the members that are present."""
+    """x + BN(W R g(x)), over the present members."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class GraphConvolution(nn.Module):
 
 
 class NormOfPresent(nn.Module):
-    """Batch norm of each dimension, with mean and variance over the present members of all sets of the batch."""
+    """Batch norm per dimension, with mean and variance over the present members of all sets in the batch."""
 
     mean: Tensor
     var: Tensor
@@ -79,9 +79,9 @@ class NormOfPresent(nn.Module):
 
 
 def sum_of_batch(part: Tensor) -> Tensor:
-    """The sum over the whole batch, from the sum over this process's part; alone, the two are the same.
+    """Return the sum over the whole batch, given the sum over this process's part; a single process has it all.
 
-    In a process group, a torch function mode replaces this function, as it replaces batch norms.
+    In a process group, a torch function mode overrides this function, as it overrides batch norms.
     """
     if has_torch_function_unary(part):
         total: Tensor = handle_torch_function(sum_of_batch, (part,), part)
@@ -90,9 +90,9 @@ def sum_of_batch(part: Tensor) -> Tensor:
 
 
 class SelfAttention(nn.Module):
-    """A transformer layer over the set, norms first: 8 heads, a feed-forward width of 2 d, dropout 0.1, no positions.
+    """A pre-norm transformer layer over the set: 8 heads, feed-forward width 2 d, dropout 0.1, no positions.
 
-    Where 8 does not divide the width, the largest common divisor of both is the number of heads.
+    If 8 does not divide the width, the number of heads is their greatest common divisor.
     """
 
     def __init__(self, dim: int) -> None:
@@ -106,10 +106,10 @@ class SelfAttention(nn.Module):
 
 
 class Seq2Seq(nn.Module):
-    """A GRU reads the members in their given order in each direction; the mean of the two last states.
+    """The mean of the final states of two GRUs, which read the members in forward and in reverse order.
 
-    It computes in float32 whatever autocast says, as `PaddedGru` does. Present members are moved to the front on the
-    device, and the states after the last of them are never read: so nothing waits for the sizes of the sets.
+    It computes in float32 regardless of autocast, like `PaddedGru`. Present members are moved to the front on the
+    device, and states after the last of them are ignored, so that the host need not wait for the sizes of the sets.
     """
 
     def __init__(self, dim: int) -> None:
@@ -129,7 +129,7 @@ class Seq2Seq(nn.Module):
 
 
 def start_as_bert(network: nn.Module) -> None:
-    """Give all weights BERT's first values: normal with deviation 0.02, biases 0, padding 0."""
+    """Initialise all weights as in BERT: normal with standard deviation 0.02; biases and padding embeddings 0."""
     for module in network.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=0.02)
@@ -140,30 +140,30 @@ def start_as_bert(network: nn.Module) -> None:
 
 
 class PaddedGru(nn.GRU):
-    """One layer, read in one direction or in both; padding is never read.
+    """A one-layer GRU, uni- or bidirectional, that ignores padding.
 
-    It computes in float32 whatever autocast says: autocast would run cuDNN's recurrent layers in float16, whose
-    gradients vanish without a scale on the loss. Lengths stay in host memory, so that nothing waits for the device.
+    It computes in float32 regardless of autocast, which would run cuDNN's recurrent layers in float16, where gradients
+    vanish without loss scaling. Lengths stay in host memory, so that the host need not wait for the device.
     """
 
     def __init__(self, width: int, hidden: int, *, bidirectional: bool = False) -> None:
         super().__init__(width, hidden, batch_first=True, bidirectional=bidirectional)
 
     def last(self, values: Float[Tensor, "b n k"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b h"]:
-        """State of the first direction after the last member of each sequence."""
+        """Return the hidden state of the forward direction after the last element of each sequence."""
         return self._read(values, lengths)[1][0]
 
     def states(self, values: Float[Tensor, "b n k"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n h"]:
-        """State after each member, of both directions one after the other along h; 0 at padding."""
+        """Return the hidden state after each element, both directions concatenated along h; 0 at padding."""
         read, _, places = self._read(values, lengths)
         states = read.new_zeros(values.shape[0] * values.shape[1], read.shape[1])
         return states.index_copy_(0, places, read).unflatten(0, values.shape[:2])
 
     def _read(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """States after all members, the last ones, and the members' places in the batch.
+        """Return the states after all elements, the final states, and the indices of the elements in the batch.
 
-        They are gathered and put back at once: torch's own functions copy them a length at a time, and backward the
-        whole batch as often.
+        Elements are gathered in a single operation; torch's own functions copy them one time step at a time, and in the
+        backward pass the whole batch as often.
         """
         sizes, order = lengths.cpu().sort(descending=True)
         there = torch.arange(int(sizes[0]))[:, None] < sizes

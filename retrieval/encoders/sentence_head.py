@@ -1,4 +1,4 @@
-"""What follows a text network in a sentence-transformers folder, as a module with the weights of its dense layers."""
+"""The modules after the text network in a sentence-transformers folder: pooling, dense layers, normalisation."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from goalgrid.retrieval.encoders.pooling import pooling
 
 
 class SentenceHead(nn.Module):
-    """Pools states to a vector, maps it by the dense layers, and brings it to unit length where the folder says so."""
+    """Pools hidden states to a vector, applies the dense layers, and normalises it if the folder says so."""
 
     def __init__(self, modules: SentenceModules, width: int) -> None:
         super().__init__()
@@ -29,18 +29,20 @@ class SentenceHead(nn.Module):
 
 
 def _dense(folder: Path) -> nn.Sequential:
-    """A linear map and its activation; UserError: the folder does not hold them."""
+    """Load a linear map and its activation; raises UserError if the folder does not contain them."""
     fields = read_json(folder / "config.json")
     try:
         name = str(fields["activation_function"]).rpartition(".")[2]
         if name not in ACTIVATIONS:
-            raise ValueError(f"its activation is {fields['activation_function']}; known are {', '.join(ACTIVATIONS)}")
+            raise ValueError(
+                f"its activation is {fields['activation_function']}; supported are {', '.join(ACTIVATIONS)}"
+            )
         layer = nn.Linear(fields["in_features"], fields["out_features"], bias=fields.get("bias", True))
         weights = {key.removeprefix("linear."): value.float() for key, value in _weights(folder).items()}
         layer.load_state_dict(weights)
     except Exception as error:  # readers of damaged files raise many kinds of errors
         raise UserError(
-            f"the dense layer {folder} cannot be read: {in_short(error)}. Fetch its files again."
+            f"the dense layer {folder} cannot be read: {in_short(error)}. Download its files again."
         ) from error
     activation: nn.Module = getattr(nn, name)()
     return nn.Sequential(layer, activation)

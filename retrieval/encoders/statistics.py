@@ -1,4 +1,4 @@
-"""Mean and standard deviation that pixels are normalised with, by the name that `model.image.statistics` gives."""
+"""Mean and standard deviation for normalising pixels, by the value of `model.image.statistics`."""
 
 from typing import Literal
 
@@ -12,4 +12,4 @@ STATISTICS: dict[StatisticsName, tuple[Triple, Triple]] = {
     "caffe": ((122.7717 / 255, 115.9465 / 255, 102.9801 / 255), (1 / 255, 1 / 255, 1 / 255)),
     "none": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
 }
-"""Of each colour, red, green and blue, of values from 0 to 1."""
+"""By name: mean and standard deviation of red, green and blue, for values from 0 to 1."""

@@ -1,4 +1,4 @@
-"""Text encoders: from indices below `words`, or features of this width, to one vector each, before normalisation."""
+"""Text encoders: from token indices below `words`, or features of that width, to one vector before normalisation."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from goalgrid.retrieval.scorers.sets import sent
 
 
 class Bow(nn.Module):
-    """Word embeddings, pooled, then linear: a caption is the set of its words."""
+    """Bag of words: word embeddings, pooled over the caption, and a linear map."""
 
     def __init__(self, settings: BowSettings, words: int, dim: int, places: pretrained.Places) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Bow(nn.Module):
 
 
 class Gru(nn.Module):
-    """Last state of a one-layer GRU. VSE++ §3.2."""
+    """Final state of a one-layer GRU. VSE++ §3.2."""
 
     def __init__(self, settings: GruSettings, words: int, dim: int, places: pretrained.Places) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Gru(nn.Module):
 
 
 class BiGru(nn.Module):
-    """States of a one-layer GRU in both directions, averaged over directions and pooled over words."""
+    """States of a one-layer bidirectional GRU, averaged over directions and pooled over words."""
 
     def __init__(self, settings: BiGruSettings, words: int, dim: int, places: pretrained.Places) -> None:
         super().__init__()
@@ -61,9 +61,10 @@ class BiGru(nn.Module):
 
 
 class Transformer(nn.Module):
-    """What a `transformers` network makes of captions, projected and pooled. VSE-infinity §4.
+    """Output of a `transformers` network, projected and pooled. VSE-infinity §4.
 
-    That is a state a token, special tokens included, or one vector. Where it is computed before, no network is here.
+    The output is one state per token, including special tokens, or one vector. If it is precomputed, this module
+    contains no network.
     """
 
     def __init__(self, settings: TransformerSettings, words: int, dim: int, places: pretrained.Places) -> None:
@@ -81,7 +82,7 @@ class Transformer(nn.Module):
             learning.hold(backbone, settings.trains, "model.text.trains")
 
     def forward(self, captions: Tensor, lengths: Int[Tensor, " b"]) -> Encoded:
-        """From indices (b, n), or from features that a frozen network gave before: (b, k), or (b, n, k)."""
+        """Encode token indices (b, n), or precomputed features of a frozen network, (b, k) or (b, n, k)."""
         if self.backbone is not None:
             with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
                 captions = features_of(self.backbone, self.output, captions, lengths)
@@ -89,7 +90,7 @@ class Transformer(nn.Module):
         return projected if captions.ndim == 2 else self.pool(projected, present_of(captions, lengths))
 
     def train(self, mode: bool = True) -> "Transformer":
-        """Frozen, the network stays in evaluation, without dropout."""
+        """Set the mode; a frozen network stays in evaluation mode, without dropout."""
         super().train(mode)
         if self.backbone is not None and self.frozen:
             self.backbone.eval()
@@ -99,7 +100,7 @@ class Transformer(nn.Module):
 
 
 def text_network(settings: Pretrained, words: int, places: pretrained.Places) -> nn.Module:
-    """The network whose features `features_of` gives; with random weights it reads indices below `words`."""
+    """Load the text network for `features_of`; with random weights, its vocabulary has `words` entries."""
     sizes = {"vocab_size": words} if settings.weights == RANDOM else {}
     projected = isinstance(settings, TransformerSettings) and settings.output == "projected"
     network = pretrained.network(settings, places, part="text_model", projected=projected, **sizes)
@@ -107,8 +108,8 @@ def text_network(settings: Pretrained, words: int, places: pretrained.Places) ->
     kind = str(config.model_type)
     if hasattr(network, "encoder") and hasattr(network, "decoder"):
         raise UserError(
-            f"weights {settings.weights!r} are of the kind {kind!r}, whose encoder has a decoder behind it: it writes "
-            "texts. Captions are read by an encoder alone, e.g. google-bert/bert-base-uncased."
+            f"weights {settings.weights!r} have model type {kind!r}, an encoder-decoder that generates text. Use an "
+            "encoder, e.g. google-bert/bert-base-uncased."
         )
     if (fill := caption_call.fill_of(settings, places)) is not None:
         config.pad_token_id = fill
@@ -116,9 +117,9 @@ def text_network(settings: Pretrained, words: int, places: pretrained.Places) ->
         modules = sentence_modules(pretrained.folder_of(settings, places), settings.weights)
         if modules is None:
             raise UserError(
-                "model.text.output = projected needs a text network with a vector of its own: one trained with an "
-                f"image network, as CLIP's or SigLIP's, or a folder with modules.json; {settings.weights!r} is of the "
-                f"kind {kind!r} without that. Set model.text.output = states."
+                "model.text.output = projected needs a text network with a sentence embedding: one trained with an "
+                f"image network, like CLIP's or SigLIP's, or a folder with modules.json; {settings.weights!r}, of "
+                f"model type {kind!r}, has none. Set model.text.output = states."
             )
         network.add_module("sentence", SentenceHead(modules, int(config.hidden_size)))
     if settings.weights != RANDOM:
@@ -127,19 +128,19 @@ def text_network(settings: Pretrained, words: int, places: pretrained.Places) ->
 
 
 def _check_call(network: Any, weights: str, output: str) -> None:
-    """Check by two tokens that a network can be called with captions alone; else UserError."""
+    """Raise a UserError if a network cannot be called with captions alone; tried on two tokens."""
     try:
         with torch.no_grad():
             features_of(network, output, torch.ones(1, 2, dtype=torch.int64), torch.tensor([2]))
     except Exception as error:  # networks that are called in another way raise many kinds of errors
         raise UserError(
-            f"weights {weights!r} are of the kind {network.config.model_type!r}, which cannot be called with captions "
+            f"weights {weights!r} have model type {network.config.model_type!r}, which cannot be called with captions "
             f"alone: {in_short(error)}. Choose another text network."
         ) from error
 
 
 def width_of(network: Any, settings: TransformerSettings) -> int:
-    """Values of a feature vector that `features_of` gives."""
+    """Return the width of the feature vectors that `features_of` returns."""
     if settings.output == "projected" and isinstance(sentence := getattr(network, "sentence", None), SentenceHead):
         return sentence.width
     last = getattr(network, "projection" if network.config.model_type in CLIP else "head", None)
@@ -148,11 +149,11 @@ def width_of(network: Any, settings: TransformerSettings) -> int:
 
 
 def features_of(network: Any, output: str, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Tensor:
-    """What a text network makes of captions: a state a token (b, n, k), or the vector that it compares (b, k).
+    """Return a text network's output for captions: one state per token (b, n, k), or its embedding (b, k).
 
-    CLIP's vector is the state of the last token. SigLIP's is that of the last place: captions are filled up to the
-    length that it was trained with, and it sees the filling, as the states of its tokens do. TIPSv2's is a mean, and
-    that of a sentence-transformers folder follows its modules.
+    CLIP's embedding is the state of the last token. SigLIP's is the state at the last position: captions are padded to
+    the length used in its training, and the network attends to the padding. TIPSv2's is a mean, and that of a
+    sentence-transformers folder is determined by its modules.
     """
     present = present_of(ids, lengths)
     if network.config.model_type in caption_call.FILLED:
@@ -177,18 +178,18 @@ def features_of(network: Any, output: str, ids: Int[Tensor, "b n"], lengths: Int
 
 
 POOLED = (*caption_call.FILLED, "tipsv2_text_model")
-"""Kinds of text networks that give their vector themselves."""
+"""Model types of text networks that return their embedding as `pooler_output`."""
 CLIP = ("clip_text_model", "metaclip_2_text_model", "aimv2_text_model")
-"""Kinds of text networks whose vector is the state of the last token, brought to the space of an image network."""
+"""Model types of text networks whose embedding is the state of the last token, projected to the joint space."""
 
 
 def _embedding(words: int, dim: int) -> nn.Embedding:
-    """Word embeddings, uniform in ±0.1, as VSE++ starts them."""
+    """Build word embeddings, initialised uniformly in ±0.1 as in VSE++."""
     embedding = nn.Embedding(words, dim, padding_idx=0)
     nn.init.uniform_(embedding.weight, -0.1, 0.1)
     return embedding
 
 
 def present_of(ids: Shaped[Tensor, "b n *k"], lengths: Int[Tensor, " b"]) -> Bool[Tensor, "b n"]:
-    """Which tokens of captions of these lengths are there; the others fill a row up."""
+    """Return the mask of tokens, as opposed to padding, for captions of these lengths."""
     return torch.arange(ids.shape[1], device=ids.device) < sent(lengths, ids.device)[:, None]

@@ -1,4 +1,4 @@
-"""A network of `transformers` from pixels to features: what a backbone is, whether it runs before training or in it."""
+"""Image backbones: `transformers` networks from pixels to features, run before training or during it."""
 
 from math import isqrt
 from typing import Any
@@ -15,13 +15,13 @@ from goalgrid.retrieval.encoders.calls.kinds import NAFLEX
 from goalgrid.retrieval.encoders.statistics import STATISTICS
 
 CLASS_TOKENS = ("cls_token", "class_embedding")
-"""How `transformers` names the class token, the first of all tokens: the last part of a parameter's name."""
+"""Names of class-token parameters in `transformers`; the class token is the first of all tokens."""
 OTHER_TOKENS = ("register_tokens", "cls_register_token", "distillation_token")
-"""How it names the tokens between class token and patches: of DINOv2 with registers and DINOv3, of RADIO, of DeiT."""
+"""Names of other special-token parameters, between class token and patches: DINOv2/v3 registers, RADIO, DeiT."""
 
 
 class Vision(nn.Module):
-    """A network of `transformers` from pixels to features: one vector an image, or one a cell."""
+    """A `transformers` network from pixels to features: one vector per image, or one per grid cell."""
 
     mean: Tensor
     deviation: Tensor
@@ -54,20 +54,20 @@ class Vision(nn.Module):
             return projection(self._pooled(given, images.shape[-1]))
 
     def _cells(self, states: Tensor, size: int) -> Float[Tensor, "b n k"]:
-        """Cells of a feature map, or patches without the special tokens, which stand before them."""
+        """Return the cells of a feature map, or the patches without the special tokens that precede them."""
         feature_map = states.ndim == 4
         cells = states.flatten(2).transpose(1, 2) if feature_map else states[:, self.special :]
         if not (states.shape[2] == states.shape[3] if feature_map else self._in_a_square(cells.shape[1], size)):
             other = 'Set model.image.output = "pooled".' if self.grid else "Choose another network."
             raise UserError(
-                f"the cells of a {self.network.config.model_type} cannot be told: of a picture of {size} x {size} "  # type: ignore[union-attr]
-                f"pixels it gives values of shape {tuple(states.shape[1:])}, with {self.special} special tokens that "
-                f"are known by name, and the others are no square of cells. {other}"
+                f"the grid cells of a {self.network.config.model_type} cannot be determined: for {size} x {size} "  # type: ignore[union-attr]
+                f"pixels, its output has shape {tuple(states.shape[1:])} with {self.special} known special "
+                f"tokens, and the remaining tokens do not form a square. {other}"
             )
         return cells
 
     def _in_a_square(self, cells: int, size: int) -> bool:
-        """Whether so many tokens are a network's patches, or what a network without special tokens merges them to."""
+        """Return whether this many tokens form a square of patches, or of merged patches without special tokens."""
         row, patch = isqrt(cells), getattr(self.network.config, "patch_size", None)
         if patch is None or row * row != cells:
             return row * row == cells
@@ -75,7 +75,7 @@ class Vision(nn.Module):
         return row == patches or (row < patches and not self.special)
 
     def _pooled(self, given: Any, size: int) -> Float[Tensor, "b k"]:
-        """What the network itself pools to, else its class token, else the mean over its cells."""
+        """Return the network's own pooled output, or else its class token, or else the mean over its cells."""
         if getattr(given, "summary", None) is not None:  # RADIO's: chosen class tokens
             return given.summary
         if getattr(given, "pooler_output", None) is not None:
@@ -84,7 +84,7 @@ class Vision(nn.Module):
         return states[:, 0] if self.classified and states.ndim == 3 else self._cells(states, size).mean(dim=1)
 
     def _special_tokens(self) -> tuple[bool, int]:
-        """Whether there is a class token, and how many tokens stand before the patches."""
+        """Return whether there is a class token, and the number of tokens before the patches."""
         known, counts = CLASS_TOKENS + OTHER_TOKENS, dict[str, int]()
         for name, weight in self.network.named_parameters():
             last = name.rpartition(".")[2]
@@ -93,7 +93,7 @@ class Vision(nn.Module):
         return any(name in counts for name in CLASS_TOKENS), sum(counts.values())
 
     def train(self, mode: bool = True) -> "Vision":
-        """Frozen, the network stays in evaluation; so do its batch norms where the recipe says so."""
+        """Set the mode; a frozen network stays in evaluation mode, as do batch norms if the recipe says so."""
         super().train(mode and not self.frozen)
         if self.partial:
             learning.calm(self)
@@ -104,18 +104,18 @@ class Vision(nn.Module):
         return self
 
     def _width(self, size: int) -> int:
-        """Values of one feature vector, by looking at an empty picture."""
+        """Return the width of a feature vector, found by running the network on a black image."""
         try:
             with torch.inference_mode():
                 features = self.eval()(torch.zeros(1, 3, size, size, dtype=torch.uint8))
         except (TypeError, ValueError, RuntimeError) as error:
             raise UserError(
-                f"the image backbone cannot see {size} x {size} pixels: {error} Set model.image.size."
+                f"the image backbone cannot process {size} x {size} pixels: {error} Set model.image.size."
             ) from error
         return int(features.shape[-1])
 
 
 def _check_pixels(network: Any, weights: str) -> None:
-    """Check that a network reads pictures of one size, as pixels; else UserError."""
+    """Raise a UserError if a network does not read images of a fixed size as pixels."""
     if (kind := getattr(getattr(network, "config", None), "model_type", "")) == "siglip2_vision_model":
         raise UserError(f"weights {weights!r} are of the kind {kind!r}, which cannot be called: {NAFLEX}.")

@@ -1,1 +1,1 @@
-"""Checkpoints of others: read without running their code, and mapped to our model by one TOML file per kind."""
+"""Published checkpoints: read without running their code, and mapped to our models by one TOML file per kind."""

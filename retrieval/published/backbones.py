@@ -1,4 +1,4 @@
-"""Networks of others, told by their weights; BUTD's ResNet-101 as a folder that `transformers` reads."""
+"""Recognise published backbones by their weights, and convert BUTD's ResNet-101 for `transformers`."""
 
 import re
 from collections.abc import Mapping
@@ -15,21 +15,24 @@ from goalgrid.grid.store.files import atomic_write, write_json
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 
 BUTD = "butd/resnet-101"
-"""The name that recipes have for BUTD's backbone."""
+"""Name of BUTD's backbone in recipes."""
 FOLDERS = {
     (1024, 14, 336): "openai/clip-vit-large-patch14-336",
     (1024, 14, 224): "openai/clip-vit-large-patch14",
     (768, 16, 224): "openai/clip-vit-base-patch16",
     (768, 32, 224): "openai/clip-vit-base-patch32",
 }
-"""Names on the model hub by width of the image tower, and by the sides of patch and picture in pixels."""
+"""Names on the model hub by width of the image tower, patch size and image size (pixels)."""
 
 _BLOCK = re.compile(r"img_enc\.cnn\.layer(\d)\.(\d+)\.conv(\d)\.weight$")
 _BUTD = re.compile(r"(base|top)\.(\d+)\.(?:(\d+)\.)?(?:(conv|bn|downsample\.)(\d)\.)?(\w+)$")
 
 
 def clip(weights: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return the model's settings from weights by transformers' or OpenAI's names; `clip`: unlike any of OpenAI's."""
+    """Derive a CLIP model's settings from weights with transformers' or OpenAI's names.
+
+    `clip` stands for sizes that no OpenAI model has.
+    """
     theirs = "visual.conv1.weight" in weights
     patches = weights["visual.conv1.weight" if theirs else "vision_model.embeddings.patch_embedding.weight"]
     table = "visual.positional_embedding" if theirs else "vision_model.embeddings.position_embedding.weight"
@@ -40,7 +43,7 @@ def clip(weights: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def resnet(weights: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return the settings of `model.image` for the ResNet below `img_enc.cnn`, of blocks of 3 convolutions or 2."""
+    """Derive the settings of `model.image` for the ResNet in `img_enc.cnn`, with bottleneck or basic blocks."""
     blocks = {
         tuple(map(int, match.groups())): value for name, value in weights.items() if (match := _BLOCK.match(name))
     }
@@ -60,7 +63,10 @@ def resnet(weights: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def convert(source: Path, folder: Path) -> int:
-    """Write BUTD's backbone to a folder, and return how many tensors it has; UserError: it is another network."""
+    """Write BUTD's backbone to a folder, and return the number of tensors.
+
+    Raises UserError if `source` is another network.
+    """
     optional_dependencies.require("a backbone for transformers", "transformers")
     from safetensors.torch import save_file
 
@@ -74,10 +80,10 @@ def convert(source: Path, folder: Path) -> int:
 
 
 def butd(file: CheckpointFile) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return BUTD's backbone as `transformers` reads it, weights and configuration; UserError: other weights.
+    """Convert BUTD's backbone to weights and configuration of `transformers`; raises UserError for other networks.
 
-    Its convolutions read blue, green and red; the first is turned around. A block strides in its first convolution, and
-    the first pooling has no margin: VSE-infinity's lib/modules/resnet.py, from which `original_updown_backbone.pth` is.
+    Its first convolution reads BGR and is flipped to RGB. Blocks stride in their first convolution, and the first
+    pooling has no padding, as in VSE-infinity's lib/modules/resnet.py, the source of `original_updown_backbone.pth`.
     """
     tensors, weights = file.weights, dict[str, Tensor]()
     for name, value in tensors.items():
@@ -109,7 +115,7 @@ def butd(file: CheckpointFile) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def _name_in_transformers(
     part: str, place: str, block: str | None, kind: str | None, number: str | None, last: str
 ) -> str:
-    """`base.4.0.conv1.weight` as `encoder.stages.0.layers.0.layer.0.convolution.weight`."""
+    """Translate e.g. `base.4.0.conv1.weight` to `encoder.stages.0.layers.0.layer.0.convolution.weight`."""
     if block is None:
         return f"embedder.embedder.{'convolution' if place == '0' else 'normalization'}.{last}"
     assert number is not None

@@ -1,4 +1,4 @@
-"""A checkpoint file of others, read without running what its pickle names: tensors, plain values and options."""
+"""Read published checkpoint files without running code from their pickles: tensors, plain values and options."""
 
 import argparse
 import errno
@@ -17,10 +17,10 @@ from torch import Tensor
 from goalgrid.grid.errors import UserError, check_fetched, in_short, sha256_of
 
 _scalar = np.float64(0).__reduce__()[0]
-"""Function that builds a number of NumPy from a pickle."""
+"""Function that builds a NumPy number from a pickle."""
 
 PARTS = ("img_enc", "txt_enc", "sim_enc")
-"""Parts of the state dicts in a list, in the order in which VSE++ and its successors save them."""
+"""Names of the state dicts in a list, in the order in which VSE++ and its successors save them."""
 
 ALLOWED: tuple[Any, ...] = (
     argparse.Namespace,
@@ -30,7 +30,7 @@ ALLOWED: tuple[Any, ...] = (
     (_scalar, "numpy.core.multiarray.scalar"),
     (_scalar, "numpy._core.multiarray.scalar"),
 )
-"""Names that a pickle may have in addition to tensors and plain values: options, and a NumPy number for rsum."""
+"""Objects a pickle may refer to in addition to tensors and plain values: options, and a NumPy number for rsum."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +38,10 @@ class CheckpointFile:
     """Contents of a checkpoint file.
 
     Args:
-        weights: by the name that its model gives them, behind the part that they are of: `img_enc.fc.weight`.
-        options: those of its command line, by name; empty: it has none.
+        weights: tensors by their published name, prefixed by their part: `img_enc.fc.weight`.
+        options: command-line options of its training, by name; empty if it has none.
         digest: SHA-256 of the file.
-        facts: the epoch and the validation rsum that it holds.
+        facts: the epoch and the validation rsum stored in it.
     """
 
     path: Path
@@ -52,7 +52,10 @@ class CheckpointFile:
 
     @classmethod
     def read(cls, path: Path) -> "CheckpointFile":
-        """Read a file that `torch.save` wrote; UserError: it is damaged, names code, or has no weights."""
+        """Read a file that `torch.save` wrote.
+
+        Raises UserError if the file is damaged, refers to code (unsafe to unpickle), or contains no weights.
+        """
         try:
             check_fetched(path)
             digest = sha256_of(path)
@@ -90,7 +93,7 @@ class CheckpointFile:
 
     @classmethod
     def known(cls, digest: str, places: Mapping[str, str]) -> "CheckpointFile":
-        """Read the file of this hash, `sha256:...`, at its path on this machine; UserError: it is not there."""
+        """Read the file with this hash, `sha256:...`, from its path in `places`; raises UserError if it is missing."""
         if digest not in places:
             raise UserError(f"train.starts_from = {digest!r}: its file is unknown. Name it: file:PATH.")
         file = cls.read(Path(places[digest]))
@@ -103,7 +106,7 @@ class CheckpointFile:
 
 
 def _flat(model: Any) -> dict[str, Tensor]:
-    """The weights by name; of several state dicts behind their part. DataParallel's `module` is left out."""
+    """Return the weights by name, prefixed by their part if there are several; DataParallel's `module` is removed."""
     parts = dict(zip((f"{part}." for part in PARTS), model, strict=False)) if isinstance(model, list) else {"": model}
     if isinstance(model, Mapping):
         parts |= {f"{name}.": part for name, part in model.items() if isinstance(part, Mapping)}

@@ -1,4 +1,4 @@
-"""From a checkpoint of others to our model: a TOML file says which name of ours each of theirs is, and which sizes."""
+"""Map published checkpoints to our models: a TOML file per kind maps tensor names, and tells where to read sizes."""
 
 import re
 from collections.abc import Mapping
@@ -16,63 +16,63 @@ from goalgrid.grid.syntax import differing
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 
 LONGEST = 200
-"""Words or word pieces at which captions are cut: the peers cut none, and no caption of COCO or Flickr is as long."""
+"""Default maximum number of tokens of a caption: published code has none, and COCO and Flickr captions are shorter."""
 NAMED = 5
-"""Names of tensors in a message, at most."""
+"""Maximum number of tensor names in a message."""
 
 
 class OptionSetting(Settings):
-    """A setting that an option of theirs decides: by its values, ours; empty: the value itself."""
+    """A setting determined by a command-line option of the published code; `values` translates it, if not empty."""
 
     option: str
     values: dict[str, str] = {}
 
 
 class CheckpointMap(Settings):
-    """A kind of checkpoint: which recipe of ours it is, and which name of ours each of theirs is."""
+    """A kind of published checkpoint: the recipe it corresponds to, and how its tensor names map to ours."""
 
     name: str
-    """That of its file."""
+    """Name of its TOML file."""
     family: str
     description: str
     recipe: str
-    """The recipe of ours whose model it is."""
+    """The recipe with the same model."""
     set: dict[str, Any] = {}
-    """Settings of the model over those of the recipe, by dotted name."""
+    """Model settings that override the recipe's, by dotted name."""
     settings_from: str | None = None
-    """Dotted name of what reads settings from weights where no single size is a setting; None: nothing."""
+    """Dotted name of a function that derives settings from the weights, if tensor sizes alone are not enough."""
     keys: dict[str, str] = Field(min_length=1)
-    """Their module by ours; {n} means any number. All tensors of a module have the same names in both."""
+    """Maps our module names to published ones; {n} is any number. Tensor names within a module must be equal."""
     parted: dict[str, list[str]] = {}
-    """Endings of the names of their tensors that hold several of ours, one below the other; the endings of ours."""
+    """For name suffixes of published tensors that stack several of ours: the suffixes of ours, in order."""
     transposed: list[str] = []
-    """Matrices of theirs whose rows are our columns."""
+    """Published matrices that must be transposed."""
     dropped: dict[str, str] = {}
-    """Modules and tensors of theirs that no score depends on, with the reason."""
+    """Published modules and tensors that no score depends on, with the reason."""
     sizes: dict[str, tuple[str, int]]
-    """Settings of the model that are the size of a tensor of theirs: its name and dimension."""
+    """Model settings read from the size of a published tensor, given by its name and dimension."""
     image: list[int | tuple[str, int]]
-    """The shape of one image: numbers, or the size of a tensor of theirs."""
+    """The shape of one image: numbers, or sizes of published tensors."""
     rows: tuple[str, int] | None = None
-    """The tensor with a row for each word of a vocabulary, and the dimension; None: it reads a tokenizer's pieces."""
+    """Name and dimension of the tensor with one row per word of a vocabulary; None if a tokenizer is used."""
     pieces: tuple[str, int] | None = None
-    """The same for the pieces of a tokenizer, where the tokenizer alone comes from elsewhere."""
+    """Name and dimension of the tensor with one row per token, if only the tokenizer is taken from elsewhere."""
     absent: list[str] = []
-    """Tensors that kinds with the same names have, and this kind has not."""
+    """Tensors that distinguish other kinds with the same names: this kind does not have them."""
     equal: list[tuple[str, int, str, int]] = []
-    """Pairs of sizes, each a tensor and a dimension, that are equal here, and differ in kinds with the same names."""
+    """Pairs of sizes (tensor, dimension) that are equal in this kind but differ in others with the same names."""
     resized: str = ""
-    """Endings of the names of tensors that grow with the picture; empty: no tensor does."""
+    """Name suffix of tensors whose size depends on the image size; empty if there are none."""
     resized_by: str = ""
-    """Dotted name of what resizes such a tensor."""
+    """Dotted name of the function that resizes such a tensor."""
     max_words: int = LONGEST
-    """Words or word pieces at which captions are cut."""
+    """Maximum number of tokens of a caption; longer ones are truncated."""
     options: dict[str, OptionSetting] = {}
     only: dict[str, bool | str | int] = {}
-    """Options of theirs that must have this value, if they are given."""
+    """Options of the published code that must have this value, if they are given."""
 
     def ours(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the tensors that the map knows, by our names; without those that are dropped."""
+        """Return the mapped tensors by our names, without unknown and dropped ones."""
         tensors = dict[str, Tensor]()
         for theirs, value in weights.items():
             if name := self._name(theirs):
@@ -87,7 +87,7 @@ class CheckpointMap(Settings):
         return {name: value}
 
     def fitted(self, weights: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the tensors by our names, resized to the target model's shapes for larger pictures."""
+        """Return the tensors by our names, resized to the target model's shapes if its image size differs."""
         return {
             name: components.loaded(self.resized_by)(value, target[name].shape[0])
             if self.resized and name.endswith(self.resized) and name in target and value.shape != target[name].shape
@@ -96,12 +96,12 @@ class CheckpointMap(Settings):
         }
 
     def words(self, weights: Mapping[str, Tensor]) -> int:
-        """Return how many words or word pieces the file knows; 1: a network with its own tokenizer decides."""
+        """Return the vocabulary size of the file; 1 if it is determined by a network with its own tokenizer."""
         table = self.rows or self.pieces
         return size_at(weights, table) if table else 1
 
     def shape(self, weights: Mapping[str, Tensor]) -> tuple[int, ...]:
-        """Return the shape of one image that the file's model reads."""
+        """Return the shape of one input image of the file's model."""
         return tuple(part if isinstance(part, int) else size_at(weights, part) for part in self.image)
 
     def extra(self, weights: Mapping[str, Tensor]) -> list[str]:
@@ -113,7 +113,7 @@ class CheckpointMap(Settings):
         ]
 
     def unread(self, weights: Mapping[str, Tensor]) -> list[str]:
-        """Report tensors that give sizes, but are missing or have too few dimensions."""
+        """Report tensors that sizes are read from, but that are missing or have too few dimensions."""
         places = [*self.sizes.values(), *(part for part in self.image if not isinstance(part, int))]
         places += [place for place in (self.rows, self.pieces) if place]
         return [
@@ -133,7 +133,7 @@ class CheckpointMap(Settings):
         return name
 
     def misfits(self, weights: Mapping[str, Tensor], target: Mapping[str, Tensor], where: str) -> list[str]:
-        """Report what is missing, extra or of another shape among weights by our names, compared to a target model."""
+        """Report missing, extra and differently shaped tensors, compared with a target model; names are ours."""
         missing = [
             f"missing: {self.theirs(name)}"
             for name in target
@@ -148,7 +148,7 @@ class CheckpointMap(Settings):
         return [*missing, *extra, *other]
 
     def fits(self, file: CheckpointFile) -> bool:
-        """Return whether a file is of this kind, by names, sizes and options."""
+        """Return whether a file is of this kind, judging by tensor names, sizes and options."""
         weights = file.weights
         if self.extra(weights) or self.lacking(weights) or weights.keys() & set(self.absent):
             return False
@@ -156,11 +156,11 @@ class CheckpointMap(Settings):
         return not self.unequal(weights) and asked <= file.options.keys()
 
     def unknown(self, file: CheckpointFile) -> dict[str, tuple[Any, Any]]:
-        """Return the options of a file's training that differ, with those of this kind."""
+        """Return the training options of a file that differ from this kind's, with both values."""
         return differing({name: file.options.get(name, value) for name, value in self.only.items()}, self.only)
 
     def unequal(self, weights: Mapping[str, Tensor]) -> list[str]:
-        """Report sizes that differ but are equal in this kind, and the missing tensors of these sizes."""
+        """Report pairs of sizes that differ in the file but must be equal in this kind, and missing tensors."""
         named = dict.fromkeys(name for one, _, other, _ in self.equal for name in (one, other))
         sizes = [
             (one, size_at(weights, (one, m)), other, size_at(weights, (other, n))) for one, m, other, n in self.equal
@@ -172,7 +172,7 @@ class CheckpointMap(Settings):
         ]
 
     def _name(self, theirs: str) -> str | None:
-        """Our name of a tensor of theirs; empty: it is dropped; None: the map does not know it."""
+        """Return our name of a published tensor; empty if it is dropped, None if it is unknown."""
         if any(re.match(_pattern(name), theirs) for name in self.dropped):
             return ""
         for module, pattern in self._longest:
@@ -187,13 +187,13 @@ class CheckpointMap(Settings):
 
 @cache
 def _pattern(module: str) -> str:
-    """What the names of a module's tensors begin with."""
+    """Return the regular expression for the name prefix of a module's tensors."""
     return re.escape(module).replace(r"\{n\}", r"(?P<n>\d+)", 1).replace(r"\{n\}", r"\d+") + r"(?=\.|$)"
 
 
 @cache
 def maps() -> list[CheckpointMap]:
-    """Read all maps: the folders are the list."""
+    """Read the maps in all folders of published checkpoints."""
     folders = ["goalgrid.retrieval.published", *components.folders("published")]
     places = [(folder, name) for folder in folders for name in toml_names(folder)]
     return [CheckpointMap.model_validate({"name": name, **toml(folder, name)}) for folder, name in places]
@@ -204,14 +204,17 @@ def families() -> list[str]:
 
 
 def fitting_map(file: CheckpointFile) -> CheckpointMap:
-    """Return the map that a file fits; UserError: it fits no map."""
+    """Return the map that a file matches; raises UserError if there is none."""
     if mapping := next((mapping for mapping in maps() if mapping.fits(file)), None):
         return mapping
     raise UserError(f"{file.path} is not a checkpoint of a known family. Known: {', '.join(families())}.")
 
 
 def map_of_family(file: CheckpointFile, family: str) -> CheckpointMap:
-    """Return the map of this family that a file fits; UserError: which family fits, or what the file lacks."""
+    """Return the map of this family that a file matches.
+
+    Raises UserError if there is none, with the family that matches or the differences.
+    """
     if family:
         check_known("family", family, families(), where="in --as")
     fitting = [mapping for mapping in maps() if mapping.fits(file)]
@@ -241,7 +244,7 @@ def map_of_family(file: CheckpointFile, family: str) -> CheckpointMap:
 
 
 def size_at(weights: Mapping[str, Tensor], place: tuple[str, int]) -> int:
-    """Return the size of a tensor's dimension; 0: there is no such tensor or dimension."""
+    """Return the size of a tensor's dimension; 0 if there is no such tensor or dimension."""
     name, dimension = place
     return int(weights[name].shape[dimension]) if name in weights and weights[name].ndim > dimension else 0
 

@@ -1,4 +1,4 @@
-"""The model that a published checkpoint is: its settings, read from its names, sizes and options, and its weights."""
+"""Build the model of a published checkpoint: settings from its tensor names, sizes and options, and its weights."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,23 +26,23 @@ from goalgrid.retrieval.published.checkpoint_maps import CheckpointMap, first_fe
 
 @dataclass(frozen=True, eq=False)
 class PublishedModel:
-    """A published checkpoint as our model, with weights by our names."""
+    """A published checkpoint, converted to our model's settings and weight names."""
 
     file: CheckpointFile
     map: CheckpointMap
     settings: ModelSettings
     weights: Mapping[str, Tensor]
     words: tuple[str, ...]
-    """Its words in the order of their indices; empty: it reads the pieces of a tokenizer."""
+    """Words of its vocabulary in index order; empty if it uses a tokenizer."""
 
     @property
     def dataset(self) -> str:
-        """The data set that it was trained on, by the name in its options; empty where they do not say."""
+        """The data set it was trained on, according to its options; empty if unknown."""
         name = str(self.file.options.get("data_name", "")).removesuffix("_precomp")
         return {short: name for name, short in SHORT.items()}.get(name, name)
 
     def trial(self, dataset: str, objective: str = "triplet-hn") -> TrialSettings:
-        """Return the settings of a trial that would have this model; a table shows it under the objective."""
+        """Return the settings of a trial with this model; tables list it under this objective."""
         words = {"words": "nltk"} if self.map.rows else {}
         data = {"name": dataset, "protocol": catalog.protocols(dataset)[0], "max_words": self.map.max_words, **words}
         return TrialSettings(
@@ -56,7 +56,7 @@ class PublishedModel:
 
     @classmethod
     def of(cls, file: CheckpointFile, family: str, words: Sequence[str], places: Places) -> "PublishedModel":
-        """Build the model of a file of this family; UserError: its tensors, options or words do not fit."""
+        """Build the model of a file of this family; raises UserError if tensors, options or words do not match."""
         mapping = map_of_family(file, family)
         if unknown_options := mapping.unknown(file).items():
             wrong = [f"{name} = {value!r}, known is {known!r}" for name, (value, known) in unknown_options]
@@ -82,7 +82,7 @@ class PublishedModel:
 
 
 def start_weights(file: CheckpointFile, model: DualEncoder, family: str = "") -> dict[str, Tensor]:
-    """Return the weights to fine-tune a file of any or one family; UserError: they do not fit the model."""
+    """Return a file's weights for fine-tuning; raises UserError if they do not match the model or the family."""
     mapping, state = map_of_family(file, family) if family else fitting_map(file), model.state_dict()
     weights = mapping.fitted(file.weights, state)
     if problems := mapping.misfits(weights, state, "in the recipe"):
@@ -93,7 +93,10 @@ def start_weights(file: CheckpointFile, model: DualEncoder, family: str = "") ->
 
 
 def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[str] | None, places: Places) -> str:
-    """Report how a file differs from the model that fine-tunes it; UserError: it does not fit. No words: no file."""
+    """Report how a file differs from the model that is to be fine-tuned from it; raises UserError if it does not match.
+
+    `words`: the vocabulary, None if no vocabulary file is set.
+    """
     mapping = fitting_map(file)
     count = mapping.words(file.weights)
     if mapping.rows:
@@ -112,7 +115,7 @@ def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[s
 
 
 def check_whole(path: Path, settings: ModelSettings) -> None:
-    """Raise a UserError if a file of weights does not fit the whole model of these settings."""
+    """Raise a UserError if a file of weights does not match the complete model of these settings."""
     file, whole, view = CheckpointFile.read(path), settings.whole_file, settings.image.view
     assert whole is not None, "only a model with a file of all its weights is checked"
     assert view is not None, "a model that looks at an image and a caption together reads pixels"
@@ -157,7 +160,7 @@ def _settings(mapping: CheckpointMap, file: CheckpointFile) -> dict[str, Any]:
 
 
 def _check_words(mapping: CheckpointMap, file: CheckpointFile, words: Sequence[str]) -> bool:
-    """Check that the vocabulary is the model's; returns whether the model has one more word, for masked words."""
+    """Check that the vocabulary is the model's; return whether the model has an additional mask token."""
     if mapping.rows is None:
         if words:
             raise UserError(f"{file.path} reads the pieces of a tokenizer, so --vocabulary has no use: leave it out.")

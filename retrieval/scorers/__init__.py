@@ -1,1 +1,1 @@
-"""How a model turns what it embedded into scores of images by texts: scorers of sets; the product needs no module."""
+"""Set scorers, which compute image-text scores from sets of embeddings; the dot product needs no module."""

@@ -36,27 +36,30 @@ Pool = Callable[[Float[Tensor, "b q k"], Bool[Tensor, "#b #q k"] | None], Float[
 
 
 class SetScorer(nn.Module):
-    """Scores images by captions, both sets of vectors; made of its settings, for so many regions of `dim` values."""
+    """Base class of set scorers, which score images and captions given as sets of vectors.
+
+    They are built from their settings, the number of regions and the vector width `dim`.
+    """
 
     by_pair = True
-    """Whether the score of a pair depends on that pair alone; then a few pairs can be scored again."""
+    """Whether a pair's score depends on that pair alone, so that selected pairs can be rescored."""
     mean_places = False
-    """Whether equal scores share the mean of their places, as `evaluation.rank` says it."""
+    """Whether ties get the mean of their ranks, see `mean_places` of `evaluation.rank`."""
 
     def image_whole(self, images: TokenSets) -> TokenSets:
-        """Add a vector of the whole image, if the scorer reads it."""
+        """Add a vector of the whole image, if the scorer needs it."""
         return images
 
     def text_whole(self, texts: TokenSets) -> TokenSets:
-        """Add a vector of the whole caption, if the scorer reads it."""
+        """Add a vector of the whole caption, if the scorer needs it."""
         return texts
 
     def pair_weights(self) -> list[nn.Parameter]:
-        """Return the weights that score pairs; the others make vectors of whole sets, one at a time."""
+        """Return the weights used to score pairs; the others compute vectors of whole images or captions."""
         return list(self.parameters())
 
     def looks(self, regions: Float[Tensor, "n d"], words: Float[Tensor, "l d"]) -> dict[str, Float[Tensor, "l n"]]:
-        """Return the attention by direction: in t2i a word's row sums to 1, in i2t a region's column."""
+        """Return the attention weights by direction: each word's row sums to 1 in t2i, each region's column in i2t."""
         raise UserError(f"the scorer {type(self).__name__} gives scores, and no attention to draw.")
 
     @abstractmethod
@@ -66,7 +69,7 @@ class SetScorer(nn.Module):
     def pairs(
         self, images: TokenSets, texts: TokenSets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
     ) -> Float[Tensor, " p"]:
-        """Score the images of these rows by the captions of these columns, if scores are `by_pair`."""
+        """Score pairs, given by image rows and caption columns; only if scores are `by_pair`."""
         raise NotImplementedError
 
 
@@ -117,17 +120,17 @@ def look(
 
 
 def everything(weights: Float[Tensor, "b c q k"], count: Tensor | int) -> Float[Tensor, "b c q k"]:
-    """Keep all of the context: SCAN's focus."""
+    """Return the attention unchanged: SCAN attends to the whole context."""
     return weights
 
 
 def above_mean(weights: Float[Tensor, "b c q k"], count: Tensor | int) -> Float[Tensor, "b c q k"]:
-    """BFAN equal: what is above the mean, sum of a / n > 0 members; one that is not present counts in neither."""
+    """Keep attention above its mean over the present members. BFAN equal."""
     return above(weights, weights.sum(1, keepdim=True) / count)
 
 
 def above_weighted_mean(weights: Float[Tensor, "b c q k"], count: Tensor | int) -> Float[Tensor, "b c q k"]:
-    """BFAN prob: what is above sum of a^1.5 / sum of a^0.5.
+    """Keep attention above sum of a^1.5 / sum of a^0.5. BFAN prob.
 
     The same as sum over k of (a_j - a_k) sqrt(a_k) > 0, for which the published code forms n x n differences.
     """
@@ -136,10 +139,10 @@ def above_weighted_mean(weights: Float[Tensor, "b c q k"], count: Tensor | int) 
 
 
 def above(weights: Float[Tensor, "b c q k"], threshold: Float[Tensor, "b 1 q k"]) -> Float[Tensor, "b c q k"]:
-    """Attention above the threshold, the rest 0, without a gradient through the choice.
+    """Keep attention above the threshold and set the rest to 0, without a gradient through the selection.
 
-    Where nothing is above, as in uniform attention, all stays: the published code divides 0 by 0 there. It also brings
-    what stays to a sum of 1, which no cosine notices.
+    If nothing is above it, as in uniform attention, everything is kept; the published code divides 0 by 0 there. The
+    published code also normalises the remaining attention to a sum of 1, which does not change any cosine.
     """
     constant, threshold = weights.detach(), threshold.detach()
     some = constant.amax(1, keepdim=True) > threshold
@@ -199,7 +202,7 @@ class PairProducts(torch.autograd.Function):
 
 
 class CrossAttention(SetScorer):
-    """A scorer made of cosines between queries and what they attend to, added up over directions; without weights."""
+    """Scorer without weights: cosines between queries and their attended vectors, pooled and summed over directions."""
 
     def __init__(self, directions: Sequence[Direction], sharpness: float, focus: Focus, pool: Pool) -> None:
         super().__init__()
@@ -308,5 +311,5 @@ class Bfan(CrossAttention):
 
 
 def recomputed(work: Callable[..., Tensor], *given: Any) -> Tensor:
-    """Call a function without keeping its intermediate values; the backward pass computes them again."""
+    """Call a function with activation checkpointing: intermediate values are recomputed in the backward pass."""
     return checkpoint(work, *given, use_reentrant=False, preserve_rng_state=False)

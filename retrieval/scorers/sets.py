@@ -1,4 +1,4 @@
-"""Sets of vectors: an image as its regions, a caption as its words; padding never counts."""
+"""Sets of vectors: an image as its regions, a caption as its words; padding is ignored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def sent(in_host: Tensor, device: torch.device) -> Tensor:
-    """Copy the tensor to the device; to a GPU from pinned memory, so that the host goes on at once.
+    """Copy a tensor to the device; to a GPU via pinned memory, asynchronously.
 
     Within `torch.compile` it is a plain copy: compiled code cannot pin memory.
     """
@@ -25,9 +25,9 @@ class TokenSets:
 
     Args:
         vectors: unit vectors, 0 beyond a set's size.
-        sizes: how many vectors each set has. In host memory, where captions are put in groups by them; of images whose
-            regions were dropped at random, on the device, so that nobody waits for them.
-        whole: a vector of each whole set, where the scorer reads it.
+        sizes: number of vectors of each set. In host memory for captions, which are grouped by size; on the device for
+            images whose regions were dropped at random, so that the host need not wait for them.
+        whole: one vector per set that represents it as a whole, if the scorer needs it.
     """
 
     vectors: Float[Tensor, "b n d"]
@@ -38,7 +38,7 @@ class TokenSets:
         return len(self.sizes)
 
     def __getitem__(self, rows: slice | Int[Tensor, " r"]) -> "TokenSets":
-        """These sets; rows as a slice, or as indices on the device of the vectors or in host memory."""
+        """Select sets by a slice, or by indices on the device of the vectors or in host memory."""
         of_sizes = rows if isinstance(rows, slice) else rows.to(self.sizes.device)
         return TokenSets(self.vectors[rows], self.sizes[of_sizes], None if self.whole is None else self.whole[rows])
 
@@ -58,30 +58,30 @@ class TokenSets:
 
     @cached_property
     def present(self) -> Bool[Tensor, "b n"] | None:
-        """Which vectors belong to their set; None where the host knows that all do."""
+        """Mask of vectors that belong to their set; None if the host knows that all do."""
         n = self.vectors.shape[1]
         if self.sizes.device.type == "cpu" and bool((self.sizes == n).all()):
             return None
         return torch.arange(n, device=self.device) < self.sizes_beside[:, None]
 
     def full(self) -> "TokenSets":
-        """Return the same in float32, if it is in half precision: scorers compute in float32, as objectives do."""
+        """Convert half precision to float32, in which scorers and objectives compute."""
         if self.vectors.dtype not in (torch.float16, torch.bfloat16):
             return self
         return replace(self, vectors=self.vectors.float(), whole=None if self.whole is None else self.whole.float())
 
 
 Embedded = Tensor | TokenSets
-"""Images or captions: unit vectors (b, d), or sets of them for a scorer of sets."""
+"""Embedded images or captions: unit vectors (b, d), or sets of them for a set scorer."""
 
 
 def by_size(
     sizes: Int[Tensor, " b"], most: int, device: torch.device
 ) -> tuple[list[tuple[Int[Tensor, " r"], int]], Int[Tensor, " b"]]:
-    """Group all rows by set size, the smaller sets first, with at most `most` vectors per group, but one set at least.
+    """Group all rows by set size, smaller sets first, with at most `most` vectors but at least one set per group.
 
     Returns the rows of each group with their size, and the index of each set in the concatenated groups. Sizes are in
-    host memory; the device gets the order in a single copy, for which nobody waits.
+    host memory; the order is copied to the device in a single asynchronous copy.
 
     >>> groups, places = by_size(torch.tensor([2, 1, 2, 2]), 4, torch.device("cpu"))
     >>> [(rows.tolist(), size) for rows, size in groups], places.tolist()

@@ -1,1 +1,1 @@
-"""The splits of a data set: images, captions, which belong together; and what can be wrong with a copy of them."""
+"""The splits of a data set: images, captions and their pairing, and the detection of problems in a copy of the data."""

@@ -1,4 +1,4 @@
-"""The one interface of all data sets: images, captions, and which image each caption describes."""
+"""Common interface of all data sets: images, captions, and which image each caption describes."""
 
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
@@ -14,13 +14,13 @@ if TYPE_CHECKING:  # verbs that read annotations load no torch
 
 
 class DataError(UserError):
-    """Something is wrong with the user's copy of a data set: the message says what, in which file, and the fix."""
+    """Error in the user's copy of a data set; the message says what is wrong, in which file, and how to fix it."""
 
 
 Items = TypeVar("Items", bound=Sized)
 
 WHOLE = slice(None)
-"""The part of a batch that is all of it."""
+"""Slice that selects the whole batch."""
 
 
 @runtime_checkable
@@ -34,31 +34,31 @@ class Images(Protocol):
     def __len__(self) -> int: ...
 
     def gather(self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE) -> "Tensor":
-        """Return the images of these rows of a batch, (b, *shape), or of a part of it, each view as in the whole.
+        """Return the images of a batch, (b, *shape), or of a part of it, with the same views as in the whole batch.
 
-        `draw` seeds a training batch's random views; None: the views of evaluation. DataError: an image is missing or
-        unreadable, or features are not finite.
+        `draw` seeds the random views of a training batch; without it, the evaluation views are returned. Raises
+        DataError if an image is missing or unreadable, or features are not finite.
         """
 
 
 @dataclass(frozen=True, eq=False)
 class Listing(Generic[Items]):
-    """One split: images with any number of captions each. Until they are opened, images are files, names or rows."""
+    """One split: images with any number of captions each. `images` may be files, names or rows until opened."""
 
     images: Items
     captions: list[str]
     image_of_text: Int[np.ndarray, " t"]
     """Row of the image that each caption describes."""
     ids: Int[np.ndarray, " t"] | None = None
-    """COCO's id of each caption; None: the data do not say it."""
+    """COCO annotation id of each caption; None if unknown."""
     values: Mapping[str, Float[np.ndarray, " t"]] = field(default_factory=dict)
-    """By column: what an objective reads of each caption."""
+    """By column: the value per caption that an objective reads."""
 
     @classmethod
     def of(
         cls, images: Items, captions: Sequence[Sequence[str]], ids: Sequence[Sequence[int]] = ()
     ) -> "Listing[Items]":
-        """Build the split with these captions of each image, in order; ids count if every caption has one."""
+        """Build a split from the captions of each image; ids are kept only if every caption has one."""
         counts = np.array([len(texts) for texts in captions], dtype=np.int64)
         every = np.array([key for keys in ids for key in keys], dtype=np.int64)
         texts = [text for texts in captions for text in texts]
@@ -68,15 +68,15 @@ class Listing(Generic[Items]):
 
 @dataclass(frozen=True, eq=False)
 class Split(Listing[Images]):
-    """A split whose images are open."""
+    """A split whose images are open for reading."""
 
     matched: Bool[np.ndarray, " t"] | None = None
-    """Whether each caption still describes its image after a shuffle; None: all do."""
+    """Whether each caption still describes its image after `shuffled`; None if all do."""
 
     def shuffled(self, share: float, seed: int) -> "Split":
-        """Return the split with the images of a share of the captions shuffled among these captions, drawn by a seed.
+        """Return the split with label noise: for a random share of the captions, the images are shuffled among them.
 
-        A few keep their image by chance. The draws for a smaller share are among those for a larger one.
+        A few captions keep their image by chance. With the same seed, a larger share includes a smaller one's captions.
         """
         random = np.random.default_rng(seed)
         rows = random.permutation(len(self.captions))[: round(share * len(self.captions))]
@@ -85,14 +85,14 @@ class Split(Listing[Images]):
         return replace(self, image_of_text=owners, matched=owners == self.image_of_text)
 
     def first(self, images: int | None) -> tuple[int, Int[np.ndarray, " t"]]:
-        """Return the number of the first images (at most `images`; None: all), and the rows of their captions."""
+        """Return the number of the first images (at most `images`, default: all), and the rows of their captions."""
         count = len(self.images) if images is None else min(images, len(self.images))
         return count, np.flatnonzero(self.image_of_text < count)
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """A data set: three splits that share no image."""
+    """A data set: three disjoint splits."""
 
     train: Split
     val: Split
@@ -104,9 +104,12 @@ class Pairs:
 
 
 def check_sizes(name: str, sizes: Mapping[str, tuple[int, int]]) -> None:
-    """Check, by the images and captions of each split, that all of them have some; else DataError."""
+    """Raise a DataError if a split has no images or no captions, or the training split has a single pair.
+
+    `sizes`: by split, the numbers of images and captions.
+    """
     for split_name, (images, captions) in sizes.items():
         if not images or not captions:
             raise DataError(f"the {split_name} split of {name} is empty: {images} images, {captions} captions.")
     if sizes["train"][1] < 2:
-        raise DataError(f"the train split of {name} has one pair; a batch of one has no negatives.")
+        raise DataError(f"the train split of {name} has only one pair, so there are no negatives.")

@@ -1,1 +1,1 @@
-"""Captions as indices: of words of our own vocabulary, or of the pieces of a pretrained tokenizer."""
+"""Captions as token indices: words of a vocabulary, or subwords of a pretrained tokenizer."""

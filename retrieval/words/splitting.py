@@ -1,4 +1,4 @@
-"""What a caption's words are, and how many of them a vocabulary does not know. This module loads no torch."""
+"""Split captions into words, and count the words missing from a vocabulary. This module does not import torch."""
 
 import re
 from collections import Counter
@@ -12,13 +12,13 @@ Splitter = Callable[[str], list[str]]
 
 _ASCII = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 _SPACED = re.compile(r"[^ ']+(?:'[^ '\d]+)?")
-"""The same in text that `_SEPARATED` has translated."""
+"""Pattern of a word in text translated by `_SEPARATED`."""
 _UNSEEN = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}\N{SOFT HYPHEN}\N{VARIATION SELECTOR-16}"
-"""Signs without width, inside words or behind a picture."""
+"""Zero-width characters, inside words or after emoji."""
 
 
 class _Separated(dict[int, str]):
-    """A table for `str.translate`: a blank for everything but letters, marks, digits and the apostrophe."""
+    """A table for `str.translate` that replaces everything except letters, marks, digits and apostrophes by a space."""
 
     def __missing__(self, code: int) -> str:
         self[code] = chr(code) if category(chr(code))[0] in "LMN" else " "
@@ -33,8 +33,8 @@ _SEPARATED = _Separated(
 def words(caption: str) -> list[str]:
     """Split a caption into lower-case words and numbers, without punctuation.
 
-    A word is a run of letters, marks and digits (Unicode's categories L, M and N; `\\w` ends at marks of Hindi, Thai
-    and Arabic) in the composed form, NFC, and what an apostrophe joins to it. A run of Chinese is one word.
+    A word is a run of letters, marks and digits (Unicode categories L, M and N; `\\w` would split at the marks of
+    Hindi, Thai and Arabic) in NFC, including parts joined by an apostrophe. A run of Chinese characters is one word.
 
     >>> words("A dog's ball, 2 cats."), words("Ein Bär läuft – à l’ombre")
     (['a', "dog's", 'ball', '2', 'cats'], ['ein', 'bär', 'läuft', 'à', "l'ombre"])
@@ -46,7 +46,7 @@ def words(caption: str) -> list[str]:
 
 
 def nltk_words(caption: str) -> list[str]:
-    """Split a caption into lower-case words and punctuation, as the peers' `nltk.word_tokenize` does for one sentence.
+    """Split a caption into lower-case words and punctuation, like `nltk.word_tokenize` on one sentence.
 
     >>> nltk_words("A dog's ball, 2 cats.")
     ['a', 'dog', "'s", 'ball', ',', '2', 'cats', '.']
@@ -58,19 +58,19 @@ def nltk_words(caption: str) -> list[str]:
 
 
 MOST_UNKNOWN = 0.5
-"""Share of the validation words that may be unknown."""
+"""Share of unknown validation words above which a warning is given."""
 READ_PIECES = (
-    "where a script has no blanks between words, as in Chinese or Thai, a caption is one long word: read pieces of "
-    'words by a pretrained text encoder, e.g. model.text.encoder = "transformer" and model.text.weights = '
+    "for scripts without spaces between words, such as Chinese or Thai, where a caption is one long word, use a "
+    'pretrained text encoder, which reads subwords, e.g. model.text.encoder = "transformer" and model.text.weights = '
     '"google-bert/bert-base-multilingual-cased"'
 )
-"""Advice for captions that are one word."""
+"""Advice for captions in scripts without spaces."""
 SPLITTERS: dict[str, Splitter] = {"plain": words, "nltk": nltk_words}
 """Splitters of captions into words, by `dataset.words`."""
 
 
 def frequent(captions: Iterable[str], min_count: int, split: Splitter = words) -> list[str]:
-    """List the words that captions use at least `min_count` times, most frequent first, ties in alphabetical order."""
+    """List the words that occur at least `min_count` times, most frequent first, ties in alphabetical order."""
     counts = Counter(chain.from_iterable(map(split, captions)))
     return sorted(
         (word for word, count in counts.items() if count >= min_count), key=lambda word: (-counts[word], word)
@@ -78,7 +78,7 @@ def frequent(captions: Iterable[str], min_count: int, split: Splitter = words) -
 
 
 def unknown_share(captions: Sequence[str], known: Container[str], split: Splitter = words) -> float:
-    """Return the share of the captions' words, from 0 to 1, that is unknown; an empty caption is one unknown word.
+    """Return the share of unknown words in the captions, from 0 to 1; an empty caption counts as one unknown word.
 
     >>> unknown_share(["a dog", "!", "a cat runs"], {"a", "dog"})
     0.5
@@ -88,7 +88,7 @@ def unknown_share(captions: Sequence[str], known: Container[str], split: Splitte
 
 
 def spelled_shares(shares: Mapping[str, float]) -> str:
-    """Describe the shares of unknown words of some splits.
+    """Format the shares of unknown words by split.
 
     >>> spelled_shares({"val": 0.0123, "test": 0.5})
     'unknown words: 1.2 % of val, 50.0 % of test'

@@ -1,4 +1,4 @@
-"""What turns captions into indices: a vocabulary, our own or a peer's, or the tokenizer of a pretrained network."""
+"""Convert captions to token indices, with a vocabulary (built here or published) or a pretrained tokenizer."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -16,13 +16,15 @@ from goalgrid.retrieval.words.splitting import SPLITTERS, Splitter, frequent, un
 from goalgrid.retrieval.words.tokens import Tokens, WordDropping, padded
 
 MOST_WORDS = 30
-"""A longer caption is cut: X-VLM's max_words, and MMT's max_text_words."""
+"""Maximum number of words of a caption, longer ones are truncated: X-VLM's max_words and MMT's max_text_words."""
 
 _WITHOUT_MARKS = str.maketrans("-/", "  ", ",.'!?\"()*#:;~")
 
 
 def xvlm(caption: str) -> str:
-    """Lower case, no punctuation, hyphens and slashes as blanks, `<person>` a word; or UserError. X-VLM, `pre_caption`.
+    """Lower-case a caption, remove punctuation, replace hyphens and slashes by spaces. X-VLM, `pre_caption`.
+
+    `<person>` becomes a word. Raises UserError if no word is left.
 
     >>> xvlm("A man-made pond; <person>'s dog (black/white) swims.")
     'a man made pond persons dog black white swims'
@@ -31,16 +33,16 @@ def xvlm(caption: str) -> str:
     words = plain.split()[:MOST_WORDS]
     if not words:
         raise UserError(
-            f"caption {caption!r} has no word once its punctuation is removed, as X-VLM prepares captions. Take it out "
-            "of the data, or set model.text.preparation = none."
+            f"caption {caption!r} has no words after removing punctuation, as X-VLM's preparation does. Remove it from "
+            "the data, or set model.text.preparation = none."
         )
     return " ".join(words)
 
 
 def mmt(caption: str) -> str:
-    """Lower case, with a full stop where the caption ends without a mark. MMT, `tokenize_caption`.
+    """Lower-case a caption, and append a full stop if it ends without punctuation. MMT, `tokenize_caption`.
 
-    Its code makes the first letter a capital, and its tokenizer makes all letters small.
+    MMT's code capitalises the first letter, but its tokenizer then lower-cases all.
 
     >>> mmt("A man plays the guitar")
     'a man plays the guitar.'
@@ -50,26 +52,26 @@ def mmt(caption: str) -> str:
 
 
 PREPARATIONS: dict[str, Callable[[str], str]] = {"none": str, "x-vlm": xvlm, "mmt": mmt}
-"""By `model.text.preparation`."""
+"""Functions that prepare captions, by `model.text.preparation`."""
 
 
 SPECIAL = ("<pad>", "<unk>")
-"""The words of index 0 and 1."""
+"""Tokens with indices 0 and 1."""
 BOUNDARIES = ("<start>", "<end>")
-"""The words of index 2 and 3, if captions are read with their boundaries."""
+"""Tokens with indices 2 and 3, if captions are read with boundaries."""
 MASK = "<mask>"
-"""The last word, where training leaves words out."""
+"""The last token, if training masks words."""
 
 MARKS = {*SPECIAL, *BOUNDARIES}
 
 
 class Vocabulary:
-    """The words that occur in captions at least `min_count` times, most frequent first, ties in alphabetical order.
+    """The words that occur at least `min_count` times in the captions, most frequent first, then alphabetically.
 
     Args:
-        boundaries: read every caption between `<start>` and `<end>`.
-        masked: know a word for words that are masked.
-        known: words of a peer's vocabulary in the order of their indices, in place of the captions'.
+        boundaries: enclose every caption in `<start>` and `<end>`.
+        masked: add a mask token.
+        known: words of a given vocabulary, in index order, used instead of the captions' words.
     """
 
     def __init__(
@@ -93,9 +95,10 @@ class Vocabulary:
         return len(self.words)
 
     def encode(self, captions: Sequence[str], *, max_words: int, drop: float = 0.0) -> Tokens:
-        """Encode captions as word indices, cut to `max_words`; a caption without any word becomes one unknown word.
+        """Encode captions as word indices, truncated to `max_words`; an empty caption becomes one unknown word.
 
-        Training leaves out a share of words, and of boundaries, as VSE-infinity's code does.
+        In training, a share `drop` of the words, including boundaries, is masked, replaced or dropped, as in
+        VSE-infinity's code.
         """
         ids, lengths = padded([self._row(caption, max_words) for caption in captions])
         if not drop:
@@ -105,7 +108,7 @@ class Vocabulary:
         return Tokens(ids, lengths, WordDropping(drop, places, self.index[MASK], self.first, last))
 
     def unknown_share(self, captions: Sequence[str]) -> float:
-        """Return the share of the captions' words, from 0 to 1, that it does not know."""
+        """Return the share of the captions' words that are not in the vocabulary, from 0 to 1."""
         return unknown_share(captions, self.index, self.split)
 
     def spelled(self, ids: Sequence[int]) -> list[str]:
@@ -113,7 +116,7 @@ class Vocabulary:
 
     @property
     def content(self) -> list[str]:
-        """Its content for a trial's folder: the words in order."""
+        """Words in index order, as stored in a trial's folder."""
         return self.words
 
     def _row(self, caption: str, max_words: int) -> list[int]:
@@ -122,10 +125,10 @@ class Vocabulary:
 
 
 class WordPieces:
-    """A tokenizer of `transformers`, with the methods of `Vocabulary`; padding is 0, whatever the tokenizer's is.
+    """A tokenizer of `transformers`, with the interface of `Vocabulary`; padding is 0, whatever the tokenizer uses.
 
     Args:
-        length: tokens at which captions are cut at the latest, as many as their network reads; None: any number.
+        length: maximum number of tokens that the network reads; None for no limit.
     """
 
     def __init__(
@@ -137,7 +140,10 @@ class WordPieces:
         return len(self.tokenizer)
 
     def encode(self, captions: Sequence[str], *, max_words: int, drop: float = 0.0) -> Tokens:
-        """Encode captions as pieces between special tokens, which always stay; a word's pieces share its fate."""
+        """Encode captions as subwords between special tokens.
+
+        If `drop` is set, all subwords of a word are masked, replaced or dropped together; special tokens are kept.
+        """
         length = min(max_words, self.length or max_words)
         encoded = self.tokenizer(list(map(self.prepare, captions)), truncation=True, max_length=length)
         ids, lengths = padded(encoded["input_ids"])
@@ -149,7 +155,7 @@ class WordPieces:
         return Tokens(ids, lengths, WordDropping(drop, padded(of_word, fill=-1)[0].numpy(), mask, 1, len(self)))
 
     def unknown_share(self, captions: Sequence[str]) -> float:
-        """Return the share of the captions' pieces, from 0 to 1, that are the tokenizer's unknown token."""
+        """Return the share of the captions' subwords that are the tokenizer's unknown token, from 0 to 1."""
         encoded = self.tokenizer(list(map(self.prepare, captions)), add_special_tokens=False)["input_ids"]
         pieces = [piece for row in encoded for piece in row]
         return pieces.count(self.tokenizer.unk_token_id) / max(1, len(pieces))
@@ -166,7 +172,7 @@ CaptionReader = Vocabulary | WordPieces
 
 
 def fingerprint(content: Any) -> str:
-    """Return 16 hexadecimal digits over a reader's `content`."""
+    """Return the hash of a reader's `content`, 16 hexadecimal digits."""
     return digest(content)[:16]
 
 
@@ -180,10 +186,11 @@ def build(
     vocabulary: Path | None = None,
     known: Sequence[str] = (),
 ) -> CaptionReader:
-    """Build the reader of an encoder; its vocabulary is from the training captions, or a peer's file.
+    """Build the caption reader of a text encoder: its tokenizer, or a vocabulary.
 
-    `known` words of a trained model, in the order of their indices, replace any vocabulary; `split` is of `SPLITTERS`.
-    UserError: the weights' tokenizer cannot be found, the file is no vocabulary, or a caption cannot be prepared.
+    The vocabulary is built from the training captions or read from the file `vocabulary`; the words of a trained model,
+    `known` (in index order), take precedence. `split`: a key of `SPLITTERS`. Raises UserError if the weights' tokenizer
+    cannot be found, the file is not a vocabulary, or a caption cannot be prepared.
     """
     network, prepare = settings.tokenizer, PREPARATIONS[settings.preparation]
     if network is not None:

@@ -1,4 +1,4 @@
-"""Encoded captions: gathered by index, cut to the longest of a batch, and in training with words left out."""
+"""Encoded captions: gathered by index, padded to the longest of the batch, and augmented in training."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 MASKED, REPLACED = 0.5, 0.6
-"""Size augmentation masks half of the words that it picks, replaces a tenth, and leaves out the rest. VSE-infinity."""
+"""Size augmentation masks half of the selected words, replaces a tenth, and drops the others. VSE-infinity."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,10 +17,10 @@ class WordDropping:
     """Size augmentation of captions.
 
     Args:
-        share: of words that it picks.
-        words: which word of its caption each token belongs to; -1: a token that stays.
+        share: share of words selected.
+        words: for each token, the index of its word in the caption; -1 for tokens that are always kept.
         mask: index of the mask token.
-        first, last: indices between which a replacement is drawn, the last excluded.
+        first, last: range of token indices for replacements, `last` excluded.
     """
 
     share: float
@@ -36,9 +36,9 @@ class WordDropping:
         rows: Int[np.ndarray, " b"],
         rng: np.random.Generator,
     ) -> tuple[Int[Tensor, "b m"], Int[Tensor, " b"]]:
-        """Mask, replace or drop words that are picked independently; the tokens of a word share its fate.
+        """Mask, replace or drop words, selected independently; all tokens of a word are treated alike.
 
-        Replacements are drawn by token.
+        Replacements are drawn per token.
         """
         words = self.words[rows, : ids.shape[1]]
         fate = rng.random((len(ids), int(words.max(initial=0)) + 1)) / self.share
@@ -56,7 +56,7 @@ class WordDropping:
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Captions as indices, padded with 0; `drop` says what a training batch leaves out."""
+    """Captions as token indices, padded with 0; `drop` is the augmentation of training batches, if any."""
 
     ids: Int[Tensor, "t n"]
     lengths: Int[Tensor, " t"]
@@ -67,14 +67,14 @@ class Tokens:
 
     @property
     def width(self) -> int:
-        """Values of a vector, where captions are features; 0: they are indices."""
+        """Width of the feature vectors; 0 if captions are token indices."""
         return 0
 
     def of(self, rows: Int[np.ndarray, " b"]) -> "Tokens":
         return Tokens(self.ids[rows], self.lengths[rows])
 
     def gather(self, rows: Int[Tensor, " b"], draw: int | None = None) -> tuple[Tensor, Int[Tensor, " b"]]:
-        """Return indices, padded with 0, and each caption's length; a draw seeds a training batch's augmentation."""
+        """Return token indices, padded with 0, and lengths; `draw` seeds the augmentation of a training batch."""
         lengths = self.lengths[rows]
         ids = self.ids[rows, : int(lengths.max())]
         if draw is None or self.drop is None:

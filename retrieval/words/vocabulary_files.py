@@ -1,4 +1,4 @@
-"""Vocabularies of others as files: VSE++'s pickle and VSE-infinity's JSON."""
+"""Published vocabulary files: VSE++'s pickle and VSE-infinity's JSON."""
 
 import pickle
 from io import BytesIO
@@ -15,7 +15,7 @@ class _TheirVocabulary:
 
 
 class _Restricted(pickle.Unpickler):
-    """Builds vocabularies of VSE++, and refuses everything else that a pickle may name or call."""
+    """Unpickles vocabularies of VSE++, and refuses everything else that a pickle may reference or call."""
 
     def find_class(self, module: str, name: str) -> Any:
         if name == "Vocabulary":
@@ -24,18 +24,18 @@ class _Restricted(pickle.Unpickler):
             return object
         if module in ("copy_reg", "copyreg") and name == "_reconstructor":
             return _reconstructed
-        raise pickle.UnpicklingError(f"it names {module}.{name}, which does not belong in a vocabulary; it was not run")
+        raise pickle.UnpicklingError(f"it refers to {module}.{name}, which is not part of a vocabulary and was not run")
 
 
 def _reconstructed(kind: type, base: type, state: object) -> object:
-    """What Python 2 writes for an object without arguments."""
+    """Reconstruct an object pickled by Python 2 without arguments."""
     if (kind, base, state) != (_TheirVocabulary, object, None):
-        raise pickle.UnpicklingError("it builds something other than a vocabulary")
+        raise pickle.UnpicklingError("it contains something other than a vocabulary")
     return _TheirVocabulary()
 
 
 def read(path: Path) -> list[str]:
-    """Read the words of a vocabulary in the order of their indices; UserError: not a vocabulary, or without words."""
+    """Read the words of a vocabulary, in index order; raises UserError if the file is not a vocabulary."""
     try:
         content = regular_bytes(path)
         if path.suffix == ".json":
@@ -44,15 +44,15 @@ def read(path: Path) -> list[str]:
             index = _Restricted(BytesIO(content), encoding="utf-8").load().word2idx
     except FileNotFoundError:
         raise UserError(
-            f"no vocabulary at {path}. A vocabulary is a file that gives each word its index: VSE++'s "
-            "vocab/f30k_precomp_vocab.pkl, or SCAN's vocab/f30k_precomp_vocab.json. dataset.vocabulary names it in the "
-            "folder of the data set."
+            f"no vocabulary at {path}. A vocabulary file maps each word to its index, e.g. VSE++'s "
+            "vocab/f30k_precomp_vocab.pkl, or SCAN's vocab/f30k_precomp_vocab.json. dataset.vocabulary is its path in "
+            "the folder of the data set."
         ) from None
     except Exception as error:  # of bytes that are no pickle, its reader raises whatever it meets
         raise UserError(f"the vocabulary {path} cannot be read: {type(error).__name__}: {error}.") from error
     if not isinstance(index, dict) or not all(isinstance(word, str) for word in index):
-        raise UserError(f"the vocabulary {path} has no word2idx that gives each word an index.")
-    problems = [f"it has no word {word}" for word in ("<pad>", "<unk>", "<start>", "<end>") if word not in index]
+        raise UserError(f"the vocabulary {path} has no word2idx that maps each word to an index.")
+    problems = [f"it lacks the word {word}" for word in ("<pad>", "<unk>", "<start>", "<end>") if word not in index]
     if sorted(index.values(), key=str) != sorted(range(len(index)), key=str):
         problems.append(f"its indices are not 0 to {len(index) - 1}, each once")
     elif index.get("<pad>", 0) != 0:

@@ -278,7 +278,7 @@ class TestXvlm:
             (lambda items: items[2].update(caption=[]), r"item 2: image 'photos/train0\.png' has no caption"),
             (lambda items: items[3].update(caption=7), r"item 3: image .* has no caption"),
             (lambda items: items[3].update(caption=["a dog", None]), r"item 3: image .*: caption\[1\] is not text"),
-            (lambda items: items.clear(), r"mine_train\.json: holds no JSON list, or an empty one"),
+            (lambda items: items.clear(), r"mine_train\.json: contains no JSON list, or an empty one"),
         ],
     )
     def test_another_layout_is_named(self, tmp_path: Path, edit: Callable[[Any], object], said: str) -> None:

@@ -136,7 +136,9 @@ def pointer(file: str) -> Plant:
     return lambda root: (root / file).write_text(text)
 
 
-PULL = "cannot be read: it is a git-lfs pointer: git lfs pull fetches the file itself. In its clone: git lfs install"
+PULL = (
+    "cannot be read: it is a git-lfs pointer: git lfs pull fetches the file itself. Run in its clone: git lfs install"
+)
 
 PRECOMP: dict[str, tuple[Plant, str]] = {
     "nan": (features("train", put(4, np.nan)), "train_ims.npy: row 4 contains NaN or infinity"),
@@ -161,21 +163,21 @@ PRECOMP: dict[str, tuple[Plant, str]] = {
     ),
     "missing value": (
         line("train_caps.txt", 2, "NaN"),
-        "1 caption is a word for a missing value, number 3",
+        "1 caption is a placeholder for a missing value, number 3",
     ),
     "list": (line("dev_caps.txt", 0, "['a dog', 'a dog runs']"), "1 caption looks like a list of captions"),
     "html": (
         line("test_caps.txt", 4, "black &amp; white"),
-        "1 caption has HTML in it, number 5: black &amp;",
+        "1 caption contains HTML, number 5: black &amp;",
     ),
-    "spreadsheet": (line("test_caps.txt", 4, "#NAME?"), "1 caption is an error of a spreadsheet"),
-    "coding": (line("test_caps.txt", 4, "a cafÃ© at night"), "1 caption is UTF-8 read as another coding"),
+    "spreadsheet": (line("test_caps.txt", 4, "#NAME?"), "1 caption is a spreadsheet error"),
+    "coding": (line("test_caps.txt", 4, "a cafÃ© at night"), "1 caption is UTF-8 decoded with the wrong encoding"),
     "empty last caption": (line("dev_caps.txt", 29, ""), "1 caption is empty: number 30"),
     "features of git-lfs": (pointer("dev_ims.npy"), f"dev_ims.npy: {PULL}"),
     "captions of git-lfs": (pointer("dev_caps.txt"), f"dev_caps.txt: {PULL}"),
-    "doubled id": (line("train_ids.txt", 5, "0"), "train_ids.txt: 1 id given more than once, the first is 0"),
-    "number of ids": (lines("dev_ids.txt", lambda t: t.pop()), "dev_ids.txt: has 5 ids, where there are 6 images"),
-    "image in two splits": (line("test_ids.txt", 1, "3"), "train and test share 1 image id, the first is 3"),
+    "doubled id": (line("train_ids.txt", 5, "0"), "train_ids.txt: 1 id listed more than once; the first is 0"),
+    "number of ids": (lines("dev_ids.txt", lambda t: t.pop()), "dev_ids.txt: has 5 ids, but there are 6 images"),
+    "image in two splits": (line("test_ids.txt", 1, "3"), "train and test share 1 image id; the first is 3"),
 }
 
 KARPATHY: dict[str, tuple[Plant, str]] = {
@@ -185,7 +187,7 @@ KARPATHY: dict[str, tuple[Plant, str]] = {
     "empty file": (lambda r: (r / "images" / "0.png").write_bytes(b""), "images/0.png: the image cannot be read"),
     "outside": (entry(1, filename="../../../etc/passwd"), "images[1]: file name '../../../etc/passwd' leads out of"),
     "absolute": (entry(1, filename="/etc/passwd"), "images[1]: file name '/etc/passwd' leads out of"),
-    "two splits": (entry(3, filename="0.png"), "train and test share 1 image, the first is 0.png"),
+    "two splits": (entry(3, filename="0.png"), "train and test share 1 image; the first is 0.png"),
     "twice in a split": (entry(1, filename="0.png"), "1 image listed more than once; the first is 0.png"),
     "unknown split": (entry(2, split="tset"), "unknown split 'tset' of image '2.png'"),
     "no caption": (entry(2, sentences=[]), "image '2.png' has no caption"),
@@ -196,7 +198,7 @@ KARPATHY: dict[str, tuple[Plant, str]] = {
     "json of git-lfs": (pointer("dataset.json"), f"dataset.json: {PULL}"),
     "image of git-lfs": (
         pointer("images/1.png"),
-        "images/1.png: the image cannot be read: it is a git-lfs pointer: git lfs pull fetches the file itself. In",
+        "images/1.png: the image cannot be read: it is a git-lfs pointer: git lfs pull fetches the file itself. Run in",
     ),
     "empty caption": (entry(2, sentences=[{"raw": ""}]), "captions of the val split"),
     "python bytes": (entry(3, sentences=[{"raw": 'b"a cat"'}]), "1 caption looks like python bytes"),
@@ -237,7 +239,7 @@ CSV: dict[str, tuple[Plant, str]] = {
     "column twice": (line("captions.csv", 0, "image,caption,image"), "names column 'image' more than once"),
     "unquoted comma": (
         lines("captions.csv", lambda t: t.append("0.png,a dog, and a cat,train")),
-        "captions.csv, line 10: has 4 cells, where the first line names 3 columns",
+        "captions.csv, line 10: has 4 cells, but the header has 3 columns",
     ),
     "open quotation mark": (
         lines("captions.csv", lambda t: t.append('0.png,"a dog,train')),
@@ -285,7 +287,7 @@ LISTED: dict[str, tuple[Plant, str]] = {
         lines("test.txt", lambda t: t.append("3.pgn")),
         "test.txt: 1 image without a caption in captions.csv: 3.pgn; the closest name to the first is 3.png",
     ),
-    "two splits": (lines("val.txt", lambda t: t.append("0.png")), "train and val share 1 image, the first is 0.png"),
+    "two splits": (lines("val.txt", lambda t: t.append("0.png")), "train and val share 1 image; the first is 0.png"),
     "a link to itself": (circle("test.txt"), "test.txt: cannot be read: Too many levels of symbolic links"),
     "empty list": (lambda r: (r / "test.txt").write_text(""), "test split of"),
 }
@@ -370,10 +372,10 @@ def test_what_is_whole_is_not_to_be_fetched_again(tmp_path: Path) -> None:
         file.write("0.png," + 30_000 * "words " + ",train\n")
     said = "\n".join(named(check("mine", root)) for root in (karpathy, features, table))
     assert f"iconv -f cp1252 -t utf-8 {annotations.name} > fixed" in said
-    assert "Save numbers of one shape: np.save('train_ims.npy'" in said
-    assert "It is not an .npy file: fetch it again, or save numbers by np.save" in said
+    assert "Save numbers of equal shape: np.save('train_ims.npy'" in said
+    assert "It is not a valid .npy file: download it again, or save numbers with np.save" in said
     assert "Change the byte order: np.save('test_ims.npy', np.load('test_ims.npy')" in said
-    assert "Close the quotation mark that opens there, or shorten that caption" in said
+    assert "Close the quotation mark that opens there, or shorten the caption" in said
     assert "Download it again" not in said
 
 

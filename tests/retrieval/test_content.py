@@ -225,7 +225,7 @@ def test_a_test_image_in_training_is_a_leak_and_blank_captions_are_noted(tmp_pat
     path.write_text(json.dumps(told))
     found = of(tmp_path)
     assert [problem.what for problem in found.leaks(chooses=False)] == [
-        "train and test share 1 image, the first is 3.png"
+        "train and test share 1 image; the first is 3.png"
     ]
     assert [problem.what for problem in found.problems if problem.kind == "note"] == ["1 caption is empty: number 9"]
     assert found == of(tmp_path, tmp_path / "kept") == of(tmp_path, tmp_path / "kept")

@@ -144,7 +144,7 @@ class TestRawImages:
         annotated = json.loads(path.read_text())
         del annotated["images"][1]
         path.write_text(json.dumps(annotated))
-        with pytest.raises(DataError, match="a batch of one has no negatives"):
+        with pytest.raises(DataError, match="so there are no negatives"):
             content("flickr8k", tmp_path, features=False)
 
     def test_without_annotations_it_says_what_is_expected(self, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ class TestProtocol:
         write_precomp(tmp_path, images=images, captions=1)
         pairs = opening.load("flickr8k", tmp_path, LINEAR)
         with pytest.raises(
-            DataError, match=rf"has {images:,} images; protocol 'flickr8k-1k' demands 1,000.*my-flickr8k"
+            DataError, match=rf"has {images:,} images; protocol 'flickr8k-1k' requires 1,000.*my-flickr8k"
         ):
             check_protocol(len(pairs.test.images), "flickr8k", "flickr8k-1k", None)
 
@@ -166,7 +166,7 @@ class TestProtocol:
         write_precomp(tmp_path, images=1000, captions=1)
         pairs = opening.load("coco", tmp_path, LINEAR)
         for protocol in ("coco-5k", "coco-5x1k"):
-            with pytest.raises(DataError, match=r"has 1,000 images; protocol .* demands 5,000.*`testall`"):
+            with pytest.raises(DataError, match=r"has 1,000 images; protocol .* requires 5,000.*`testall`"):
                 check_protocol(len(pairs.test.images), "coco", protocol, None)
 
     def test_data_of_ones_own_may_have_any_size(self, tmp_path: Path) -> None:

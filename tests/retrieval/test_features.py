@@ -210,7 +210,7 @@ def test_two_processes_compute_them_once(tmp_path: Path) -> None:
 
 def test_features_that_overflow_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Vision, "forward", lambda self, pixels: torch.full((len(pixels), 2), 1e6))
-    with pytest.raises(UserError, match="float16 cannot hold"):
+    with pytest.raises(UserError, match="overflow float16"):
         source(tmp_path, backbone()).load(CPU)
 
 

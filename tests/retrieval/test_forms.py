@@ -240,7 +240,7 @@ DAMAGED: dict[tuple[str, str], tuple[Callable[[Path], object], str]] = {
     ),
     (PARQUET, "cut"): (
         lambda root: os.truncate(root / "data" / TRAIN, 2000),
-        r"train-00000-of-00001\.parquet: cannot be read: .*Fetch it again",
+        r"train-00000-of-00001\.parquet: cannot be read: .*Download it again",
     ),
     (PARQUET, "missing row"): (
         rewrite_rows(lambda rows: rows[2].update(image=None)),

@@ -87,7 +87,7 @@ def test_equal_bytes_in_train_and_test_are_a_leak_in_each_format(title: str, tmp
     test.symlink_to(train)
     assert len(copied.leaks(chooses=False)) == len(of(tmp_path).leaks(chooses=False)) == 1
     (leak,) = copied.leaks(chooses=False)
-    assert leak.what.startswith("train and test share 1 image, the first is ")
+    assert leak.what.startswith("train and test share 1 image; the first is ")
     assert leak in check("mine", tmp_path).problems
 
 
@@ -99,7 +99,7 @@ def test_equal_bytes_inside_tables_are_a_leak_too(title: str, tmp_path: Path) ->
     FORMS[INSIDE[title]]([*made[:-1], replace(made[-1], content=made[0].content)], root)
     held = content("mine", root, features=False, copies=tmp_path / "copies")
     (leak,) = held.leaks(chooses=False)
-    assert leak.what.startswith("train and test share 1 image, the first is ")
+    assert leak.what.startswith("train and test share 1 image; the first is ")
     assert leak in check("mine", root, copies=tmp_path / "copies").problems
 
 
@@ -141,7 +141,7 @@ SPELLINGS: dict[str, Callable[[Path, int], str]] = {
 def test_another_name_of_an_image_is_no_other_image(spelling: str, tmp_path: Path) -> None:
     by_name(SPELLINGS[spelling])(tmp_path)
     (leak,) = of(tmp_path).leaks(chooses=False)
-    assert leak.what.startswith("train and test share 3 images, the first is 0.png, in test ")
+    assert leak.what.startswith("train and test share 3 images; the first is 0.png, in test ")
 
 
 def test_folders_of_splits_and_paths_of_some_entries_hide_no_image(tmp_path: Path) -> None:
@@ -149,13 +149,13 @@ def test_folders_of_splits_and_paths_of_some_entries_hide_no_image(tmp_path: Pat
     write_coco_splits(tmp_path / "coco")
     shutil.copy(tmp_path / "coco" / "captions_train.json", tmp_path / "coco" / "captions_test.json")
     (leak,) = of(tmp_path / "coco").leaks(chooses=False)
-    assert leak.what == "train and test share 2 images, the first is train/COCO_1.png, in test test/COCO_1.png"
+    assert leak.what == "train and test share 2 images; the first is train/COCO_1.png, in test test/COCO_1.png"
     path = write_karpathy(tmp_path / "karpathy")
     told = json.loads(path.read_text())
     told["images"].append(told["images"][0] | {"filepath": "images", "split": "test"})
     path.write_text(json.dumps(told))
     (leak,) = of(tmp_path / "karpathy").leaks(chooses=False)
-    assert leak.what == "train and test share 1 image, the first is 0.png, in test images/0.png"
+    assert leak.what == "train and test share 1 image; the first is 0.png, in test images/0.png"
 
 
 def test_a_hash_puts_one_image_into_one_split_by_whatever_path_it_is_named(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_equal_features_are_one_image_and_zeros_are_none(tmp_path: Path) -> None
         np.save(tmp_path / f"{split}_ims.npy", array)
     found = by_kind(of(tmp_path, features=True))
     assert found == {
-        "leak": ["train and test share 1 image, the first is row 4"],
+        "leak": ["train and test share 1 image; the first is row 4"],
         "tested validation": [],
         "note": ["rows 0, 1, 2, 3 contain zeros only", "rows 0, 1 contain zeros only"],
         "remark": ["1 image equals another: row 5 is row 4"],
@@ -206,7 +206,7 @@ def test_validation_that_is_test_is_told_with_ids_and_without(tmp_path: Path) ->
         found = of(root, features=True)
         assert found.leaks(chooses=False) == []
         (leak,) = found.leaks(chooses=True)
-        assert leak.what == "val and test share 6 images, the first is row 0"
+        assert leak.what == "val and test share 6 images; the first is row 0"
 
 
 @pytest.mark.parametrize(("shared", "kind"), [(10, "remark"), (11, "leak")])
@@ -219,7 +219,7 @@ def test_a_published_split_may_have_a_few_images_twice(shared: int, kind: str, t
         np.save(tmp_path / f"{split}_ims.npy", array)
         (tmp_path / f"{split}_caps.txt").write_text("a dog\n" * 5 * len(array))
     found = by_kind(content("flickr8k", tmp_path, features=True))
-    assert found[kind] == [f"train and test share {shared} images, the first is row 0"]
+    assert found[kind] == [f"train and test share {shared} images; the first is row 0"]
     assert by_kind(of(tmp_path, features=True))["leak"] == found[kind], "of data of one's own, each is a leak"
 
 

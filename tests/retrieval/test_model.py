@@ -293,14 +293,14 @@ class TestBackbones:
         assert child.image.project.weight.equal(cached.image.project.weight)
         assert child.text.gru.weight_ih_l0.equal(cached.text.gru.weight_ih_l0)
         assert all(value.equal(pretrained[name]) for name, value in child.image.backbone.state_dict().items())
-        with pytest.raises(UserError, match="the parent's weights do not fit"):
+        with pytest.raises(UserError, match="the parent's weights do not match"):
             child.start_from(parent.weights())
 
 
 class TestPretrained:
     def test_weights_that_lie_nowhere_say_how_to_give_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-        with pytest.raises(UserError, match=r"'nobody/nothing' cannot be fetched .*--weights nobody/nothing=DIR"):
+        with pytest.raises(UserError, match=r"'nobody/nothing' cannot be downloaded .*--weights nobody/nothing=DIR"):
             made(settings_of("vse-inf-butd", text={"weights": "nobody/nothing"}), {})
 
     def test_a_folder_without_a_network_is_named(self, tmp_path: Path) -> None:

@@ -56,12 +56,15 @@ def with_code(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (cut, r"incomplete metadata, file not fully covered\. Fetch these files again"),
-        (emptied, r"header too small\. Fetch these files again"),
-        (configured(num_hidden_layers=2), r"config\.json describes \d+ tensors that the weights lack, e\.g\. encoder"),
+        (cut, r"incomplete metadata, file not fully covered\. Download these files again"),
+        (emptied, r"header too small\. Download these files again"),
+        (
+            configured(num_hidden_layers=2),
+            r"\d+ tensors described by config\.json are not in the weights, e\.g\. encoder",
+        ),
         (configured(intermediate_size=48), "mismatch"),
-        (pickled, "a file holds more than weights, and nothing else in it is run"),
-        (with_code, "they need code of their own, which is not run. Use a network"),
+        (pickled, "a file contains code in addition to weights, which is not run"),
+        (with_code, "they need custom code, which is not run. Use a network"),
     ],
     ids=["half", "empty", "more layers", "other sizes", "pickle", "code"],
 )
@@ -81,7 +84,7 @@ def test_a_damaged_tokenizer_is_one_message(tmp_path: Path) -> None:
     for file in ("tokenizer.json", "tokenizer_config.json"):
         if (folder / file).exists():
             (folder / file).write_text("{")
-    with pytest.raises(UserError, match=r"the tokenizer of weights 'some/bert' cannot be loaded from .*Fetch these"):
+    with pytest.raises(UserError, match=r"the tokenizer of weights 'some/bert' cannot be loaded from .*Download these"):
         pretrained.tokenizer(SETTINGS, {"some/bert": folder})
 
 

@@ -108,7 +108,7 @@ def test_clip_has_the_scores_of_transformers(tmp_path: Path) -> None:
     torch.testing.assert_close(ours[1], expected.text_embeds, rtol=1e-4, atol=1e-5)
     larger = save_network(tmp_path / "larger", "clip-read", size=64)
     with pytest.raises(
-        UserError, match=r"tuned\.pt has other sizes than the weights 'clip', from which .* cannot see 32"
+        UserError, match=r"tuned\.pt has other sizes than the weights 'clip', from which .* cannot process 32"
     ):
         PublishedModel.of(CheckpointFile.read(tmp_path / "tuned.pt"), "clip", (), {"clip": larger})
     with pytest.raises(UserError, match=r"tuned\.pt is not x-vlm: it looks like CLIP.*Give --as clip"):

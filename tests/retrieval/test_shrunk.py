@@ -67,6 +67,6 @@ def test_files_are_read_once_for_all_trials(pairs: Pairs, tmp_path: Path) -> Non
 
 def test_a_data_set_without_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r'dataset\.cache = "shrunk" keeps photographs; data set \'shapes\' has no image'
+        UserError, match=r'dataset\.cache = "shrunk" needs image files, and data set \'shapes\' has none'
     ):
         ShrunkPictures("shapes", tmp_path, opening.load("shapes", None, VIEW), "print").fill(CPU)

@@ -336,8 +336,12 @@ def read(folder: Path) -> None:
     ("write", "use", "message"),
     [
         (naflex, seen, "NaFlex.*Take a SigLIP 2 of a fixed size"),
-        (xmod, read, "of the kind 'xmod', which cannot be called with captions alone: .* Choose another text network"),
-        (bart, read, "of the kind 'bart', whose encoder has a decoder"),
+        (
+            xmod,
+            read,
+            "have model type 'xmod', which cannot be called with captions alone: .* Choose another text network",
+        ),
+        (bart, read, "have model type 'bart', an encoder-decoder"),
     ],
 )
 def test_networks_that_cannot_be_called_are_named(

@@ -75,9 +75,7 @@ def test_networks_whose_cells_cannot_be_told_are_refused(output: str, monkeypatc
     """A class token of an unknown name, where cells are asked for and where the mean over them is."""
     monkeypatch.setattr("goalgrid.retrieval.encoders.vision.CLASS_TOKENS", ())
     settings = backbone("vit_msn", architecture={"model_type": "vit_msn", **SIZED}, output=output)
-    told = (
-        "the cells of a vit_msn cannot be told: of a picture of 32 x 32 pixels it gives values of shape (5, 16), with"
-    )
+    told = "the grid cells of a vit_msn cannot be determined: for 32 x 32 pixels, its output has shape (5, 16) with"
     with pytest.raises(UserError, match=re.escape(told)):
         Vision(settings, {})
 

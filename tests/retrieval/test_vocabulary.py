@@ -145,7 +145,7 @@ def test_captions_are_prepared_as_the_models_code_does(name: str, few_pictures: 
 
 
 def test_a_caption_without_a_word_is_named() -> None:
-    with pytest.raises(UserError, match=r"caption '\.\.\. !' has no word .* set model\.text\.preparation = none"):
+    with pytest.raises(UserError, match=r"caption '\.\.\. !' has no words .* set model\.text\.preparation = none"):
         text_readers.xvlm("... !")
 
 
@@ -213,7 +213,7 @@ def test_a_pickle_that_is_no_vocabulary_is_refused_and_not_run(
 @pytest.mark.parametrize(
     ("index", "problem"),
     [
-        ({"<pad>": 0, "a": 1}, "has no word <unk>"),
+        ({"<pad>": 0, "a": 1}, "lacks the word <unk>"),
         ({**PEERS, "cat": 9}, "indices are not 0 to 8"),
         ({**PEERS, "<pad>": 4, "a": 0}, "<pad> has index 4, not 0"),
         (["a"], "no word2idx"),
@@ -224,6 +224,6 @@ def test_a_vocabulary_with_holes_is_refused(index: object, problem: str, tmp_pat
     with pytest.raises(UserError, match=problem):
         vocabulary_files.read(tmp_path / "v.json")
     with pytest.raises(
-        UserError, match=r"no vocabulary at .*none\.json\. A vocabulary is a file that gives each word its index"
+        UserError, match=r"no vocabulary at .*none\.json\. A vocabulary file maps each word to its index"
     ):
         vocabulary_files.read(tmp_path / "none.json")

@@ -366,7 +366,7 @@ def test_a_model_of_x_vlm_is_ranked_in_two_stages(verb: Verb, few_pictures: Path
     Path(grid).write_text(XVLM.format(root=few_pictures))
     tokenizer = ("--weights", f"google-bert/bert-base-uncased={bert}")
     for given, said in {
-        (): "weights 'x-vlm': they are a file of their authors', which no hub has. Download it",
+        (): "weights 'x-vlm': their authors publish them as a file, which is not on the hub. Download it",
         ("--weights", "x-vlm=/nowhere"): "weights 'x-vlm': there is no file /nowhere. Download it",
         (
             "--weights",

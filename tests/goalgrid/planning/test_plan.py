@@ -312,7 +312,7 @@ class TestCosts:
             'name = "g"\ndatasets = "shapes"\nrecipes = ["frozen-bow", "gone"]\nobjectives = "con_con"\nseeds = 0\n'
             '[recipe.gone]\nextends = "vse-inf-wsl"\nmodel.image.weights = "nobody/nothing"\nmodel.image.size = 64\n'
         )
-        with pytest.raises(UserError, match="'nobody/nothing' cannot be fetched"):
+        with pytest.raises(UserError, match="'nobody/nothing' cannot be downloaded"):
             verb("plan", str(file), "--probe", runs=home)
         assert not home.features.exists()
 

@@ -60,7 +60,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], str, str]] = {
         'recipes=["fc-bow"] train.selection="last" select={over={"train.lr"=[0.1,0.2]}}',
         "val and test share 6 .* --allow-leak",
     ),
-    "another-protocol": (features, 'datasets=["flickr8k"] recipes=["fc-bow"]', "protocol 'flickr8k-1k' demands 1,000"),
+    "another-protocol": (features, 'datasets=["flickr8k"] recipes=["fc-bow"]', "protocol 'flickr8k-1k' requires 1,000"),
     "more-images-than-there-are": (
         features,
         'recipes=["fc-bow"] dataset.train_images=7',

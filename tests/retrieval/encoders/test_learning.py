@@ -60,7 +60,7 @@ def test_only_what_learns_changes(name: str, trains: str, tmp_path: Path) -> Non
     """Weights that do not learn keep their bits and have no gradient; a checkpoint holds the others alone."""
     saved(tmp_path, name)
     if trains == "projection" and name == "TIPSv2":
-        with pytest.raises(UserError, match="this network has no layer that maps its states to a vector of its own"):
+        with pytest.raises(UserError, match="this network has no layer that maps its hidden states to an embedding"):
             DualEncoder(settings(trains), (3, 64, 64), 99, seed=0, places={"a": tmp_path})
         return
     model = DualEncoder(settings(trains), (3, 64, 64), 99, seed=0, places={"a": tmp_path})
@@ -104,7 +104,7 @@ def test_frozen_blocks_are_in_evaluation_and_an_image_backbone_is_held_in_part(t
 
 def test_more_blocks_than_there_are_is_an_error(tmp_path: Path) -> None:
     saved(tmp_path, "CLIP")
-    with pytest.raises(UserError, match=r"model\.image\.trains = 'last 3': this network has 2 blocks"):
+    with pytest.raises(UserError, match=r"model\.image\.trains = 'last 3': this network has only 2 blocks"):
         DualEncoder(settings("last 3"), (3, 64, 64), 99, seed=0, places={"a": tmp_path})
 
 

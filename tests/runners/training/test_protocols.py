@@ -199,7 +199,7 @@ def test_a_test_split_of_another_size_is_refused_before_anything_is_trained(
     (tmp_path / "folds.toml").write_text(grid_of(copy).to_toml())
     finished = goalgrid("run", str(tmp_path / "folds.toml"), "--here", runs=tmp_path / "runs")
     assert finished.returncode == 2
-    assert "has 1,000 images; protocol 'coco-5k' demands 5,000. What is missing: `testall`" in finished.stderr
+    assert "has 1,000 images; protocol 'coco-5k' requires 5,000. What is missing: `testall`" in finished.stderr
 
 
 def test_validation_on_the_first_images_changes_neither_test_nor_data(root: Path, tmp_path: Path) -> None:

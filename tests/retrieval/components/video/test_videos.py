@@ -142,7 +142,7 @@ def test_several_arrays_in_a_file_of_one_are_one_message(root: Path, tmp_path: P
     with (tmp_path / "experts" / "face" / "features.npy").open("wb") as file:
         np.savez(file, one=np.zeros(2), two=np.ones(2))
     with pytest.raises(
-        DataError, match=r"features.npy: cannot be read: it holds several arrays, as an .npz file, not one"
+        DataError, match=r"features.npy: cannot be read: it contains several arrays, like an .npz file, not one"
     ):
         load("mine", tmp_path, None, reads=READS)
 
