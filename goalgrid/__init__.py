@@ -1,9 +1,9 @@
 """goalgrid: ablation grids for image-text retrieval objectives, from one command to the paper's table.
 
-In Python, `goalgrid.load(GRID)` gives a grid that can be planned, run and shown (docs/python.md). A file that a grid
-`uses` finds here what makes its losses, poolings, encoders and scorers known: `objective`, `pooling`, `image_encoder`,
+In Python, `goalgrid.load(GRID)` returns a grid that can be planned, run and shown (docs/python.md). User files named by
+a grid's `uses` register their losses, poolings, encoders and scorers with `objective`, `pooling`, `image_encoder`,
 `text_encoder`, `scorer`, `Parameter`, `Triplets` and `log` (docs/own.md). Importing this package imports neither torch
-nor Ray nor pandas: a public name is imported when it is first used.
+nor Ray nor pandas: public names are imported on first use.
 """
 
 from importlib.metadata import version
@@ -41,13 +41,13 @@ PUBLIC = {
     "objectives": "goalgrid.objectives",
     "UserError": "goalgrid.grid.errors:UserError",
 }
-"""Public names, each with the module that defines it and its name there, or the module itself."""
+"""Maps each public name to `module:name` where it is defined, or to the module itself."""
 
 _GRID = find_spec("goalgrid.grid")  # inside this folder or next to it, not in another checkout that is installed
 if not _GRID or Path(str(_GRID.origin)).parents[1] not in Path(__file__).parents[:2]:
     raise ImportError(
-        f"{__path__[0]} has no links to goalgrid's packages, as a checkout that was unpacked from a zip or cloned with "
-        "core.symlinks=false. Make them: make links. To use it only, pip install . and work in another folder."
+        f"{__path__[0]} lacks the symbolic links to goalgrid's packages: this checkout was unpacked from a zip or "
+        "cloned with core.symlinks=false. Create them with: make links. Or pip install . and work in another folder."
     )
 __all__ = [*PUBLIC, "__version__"]
 __version__ = version("goalgrid")

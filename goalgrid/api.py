@@ -1,4 +1,4 @@
-"""A grid in Python: `goalgrid.load` and what can be done with the grid that it gives."""
+"""The Python interface: `goalgrid.load` and the methods of the grid that it returns."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Names = str | Sequence[str]
 Overrides = Mapping[str, object] | Sequence[str]
-"""Changes of a grid, `{"train.epochs": 2, "seeds": [0, 1]}`; or as on the command line, `["train.epochs=2"]`."""
+"""Overrides of a grid's settings: `{"train.epochs": 2, "seeds": [0, 1]}`, or as for --set, `["train.epochs=2"]`."""
 
 
 def load(
@@ -40,20 +40,21 @@ def load(
     weights: Mapping[str, str | Path] = {},
     trust_code: bool = False,
 ) -> "LoadedGrid":
-    """Load a grid by name or file: as it was last run in this runs folder, else as it is shipped.
+    """Load a grid by name or file: as it was last run in this runs folder, or as shipped if it has not run.
 
-    What goalgrid has to say goes to the logger "goalgrid", and to stderr as long as no handler takes it.
+    Messages are sent to the logger "goalgrid", and to stderr if it has no handler.
 
     Args:
-        grid: the name of a shipped grid or of a grid that ran, or the path of a grid file.
+        grid: the name of a shipped grid or of a grid that has run, or the path of a grid file.
         runs: the runs folder.
-        set: changes of the grid: settings by dotted name, or fields of the grid file such as `seeds`.
-        root: the folder of the grid's data set, or the folders by data set.
-        weights: the folders of pretrained weights by name.
-        trust_code: run the Python that the grid `uses` even if you never named it on this machine, and remember that.
+        set: overrides of settings by dotted name, or of fields of the grid file such as `seeds`.
+        root: the folder of the grid's data set, or a mapping from data set names to folders.
+        weights: a mapping from names of pretrained weights to their folders.
+        trust_code: run the Python code that the grid `uses` even if you have not approved it on this machine, and
+            remember the approval.
 
     Raises:
-        UserError: no grid has this name, or the grid file is wrong; with every problem at once.
+        UserError: if no grid has this name, or the grid file is invalid; the message lists all problems.
     """
     changes = [f"{key}={json.dumps(value)}" for key, value in set.items()] if isinstance(set, Mapping) else set
     overrides = tuple(_several(changes))
@@ -74,39 +75,39 @@ def paper_table(
     against: str | None = None,
     marks: bool = False,
 ) -> TableOutput:
-    """Fill a paper's own table with all finished trials of a runs folder. The options are those of `goalgrid table`.
+    """Fill a table of a paper with the finished trials of a runs folder. Other options are those of `goalgrid table`.
 
     Args:
-        name: "selhn-table5"; `goalgrid table --reference` lists all.
+        name: the table, e.g. "selhn-table5"; `goalgrid table --reference` lists all.
         runs: the runs folder.
 
     Raises:
-        UserError: an unknown name, options that do not fit together, or no trial is done.
+        UserError: if the name is unknown, the options contradict each other, or no trial is done.
     """
     request = TableRequest("", layout=layout, metric=metric, paper=name, against=against, marks=marks)
     return TableOutput(draw(request, Home(user_path(runs))))
 
 
 class LoadedGrid:
-    """A grid and its runs folder, from `load`. States and records are read from the disk at each call.
+    """A grid and its runs folder, returned by `load`. States and records are read from the disk at each call.
 
     Raises:
-        UserError: by each method: an unknown name, options that do not fit together, no trial that is done or that a
-            filter names, or data, runs folder or cluster that cannot be used. Nothing was trained then.
+        UserError: from any method, if a name is unknown, options contradict each other, no trial is done or matches the
+            filter, or the data, runs folder or cluster cannot be used. Nothing has been trained in that case.
     """
 
     def __init__(self, source: str, overrides: tuple[str, ...], grid: Grid, home: Home) -> None:
-        """Args: the name or file that the user gave, its changes as KEY=VALUE, and the grid with these changes."""
+        """Args: the name or file as the user gave it, the overrides as KEY=VALUE, and the grid with these overrides."""
         self._source, self._overrides, self._grid, self._home = source, overrides, grid, home
 
     @property
     def name(self) -> str:
-        """The name of the grid; overrides are part of it."""
+        """The name of the grid, including its overrides."""
         return self._grid.name
 
     @property
     def trials(self) -> list[str]:
-        """The ids of all trials, parents before the trials that start from them."""
+        """The ids of all trials; parents precede the trials that start from them."""
         return [trial.id for trial in self._grid_state().trials]
 
     @property
@@ -115,15 +116,15 @@ class LoadedGrid:
         return {trial_id: state.value for trial_id, state in self._grid_state().states.items()}
 
     def status(self) -> TextOutput:
-        """Show what is done, running, failed or planned, why each failure failed, and what is stale."""
+        """Show which trials are done, running, failed or planned, why trials failed, and which are stale."""
         grid_state = self._grid_state()
         return TextOutput("\n".join(map(str, status_lines.lines(grid_state))), status.to_dict(grid_state))
 
     def records(self) -> "pd.DataFrame":
-        """Return the records of the finished trials, a row a trial id: metrics in percent, settings by dotted name.
+        """Return the records of the finished trials, one row per trial id: metrics in percent, settings by dotted name.
 
-        The column `stale` says what changed since a trial was trained; it is empty where nothing did. A record that
-        cannot be read is left out with a warning.
+        The column `stale` lists what has changed since a trial was trained (empty if nothing). Unreadable records are
+        skipped with a warning.
         """
         from goalgrid.results.records.record import data_frame
 
@@ -145,11 +146,11 @@ class LoadedGrid:
         trials: bool = False,
         allow_leak: bool = False,
     ) -> TextOutput:
-        """Show why each trial would be trained or not, and what that costs. Other options are those of `run`.
+        """Show which trials would be trained and why, and what that would cost. Other options are those of `run`.
 
         Args:
-            jobs: trials at a time; None: as the grid says, else the number that fits here.
-            trials: a line for every trial, too.
+            jobs: number of concurrent trials; None: the grid's setting, or else as many as fit here.
+            trials: add one line per trial.
         """
         plan = Plan.of(self._grid_state(), Choice(only, force=force, stale=stale), jobs=jobs, allow_leak=allow_leak)
         return TextOutput("\n".join(map(str, plan.lines(per_trial=trials))), plan.to_dict())
@@ -166,19 +167,19 @@ class LoadedGrid:
         mlflow_uri: str | None = None,
         allow_leak: bool = False,
     ) -> "LoadedGrid":
-        """Train all unfinished trials, by Ray; call it again to continue where it was cut off.
+        """Train all unfinished trials with Ray; if it is interrupted, call it again to continue.
 
         On an interrupt (Ctrl-C, a notebook's stop button, SIGTERM or SIGHUP) the running trials write a checkpoint; a
-        second one ends them at once. Then it raises KeyboardInterrupt.
+        second interrupt ends them at once. Then it raises KeyboardInterrupt.
 
         Args:
-            only: a filter of trials, "objective=*_cir seed=0".
+            only: a filter of trials, e.g. "objective=*_cir seed=0".
             failed: train only the trials that failed.
-            force: retrain from scratch, whatever is there.
+            force: retrain from scratch, even finished trials.
             stale: also retrain finished trials whose code, library versions or data have changed.
             here: train in this process, without Ray.
-            address: of a Ray cluster; None: a Ray for this launch.
-            mlflow_uri: another MLflow than the file in the runs folder; empty: no MLflow.
+            address: the address of a Ray cluster; None: start Ray for this launch.
+            mlflow_uri: the MLflow tracking URI; None: a file in the runs folder; empty: no MLflow.
             allow_leak: train even if test images leak into training or validation.
         """
         choice = Choice(only, failed=failed, force=force, stale=stale)
@@ -203,7 +204,7 @@ class LoadedGrid:
         marks: bool = False,
         only: str = "",
     ) -> TableOutput:
-        """Draw the paper's table of what is done so far. The options are those of `goalgrid table`."""
+        """Return the paper's table of the trials done so far. The options are those of `goalgrid table`."""
         request = TableRequest(
             self._source, layout=layout, rows=rows, columns=columns, blocks=blocks, metric=metric, protocol=protocol,
             against=against, marks=marks, only=only, set_=self._overrides,
@@ -219,14 +220,14 @@ class LoadedGrid:
         baseline: str | None = None,
         across: Names = (),
     ) -> EffectsOutput:
-        """Report main effects and interactions with their uncertainty, and what differs from a baseline.
+        """Report main effects and interactions with their uncertainty, and which cells differ from a baseline.
 
         Args:
             metric: r1, r5, r10, medr or rsum.
             direction: i2t, t2i or both.
-            protocol: another protocol of the data set.
-            baseline: an objective; None: con_con if the grid has it, else the first.
-            across: an axis, "objective.tau", or axes that are factors in addition to the objective.
+            protocol: a protocol of the data set; None: the protocol of the grid's first table.
+            baseline: an objective; None: con_con if the grid has it, otherwise the first.
+            across: an axis, e.g. "objective.tau", or several, to add as factors.
         """
         from goalgrid.reports.analyses import analysed
 
@@ -238,16 +239,18 @@ class LoadedGrid:
         return EffectsOutput(analyses, grid_state.cells)
 
     def figure(self, kind: str = "matrix", *, block: str | None = None, quantities: Names = ()) -> FigureOutput:
-        """Draw a figure of what is done so far; attention and examples, of a single trial, are for the command line.
+        """Draw a figure of the trials done so far. Attention and examples, of one trial, need the command line.
 
         Args:
-            kind: "matrix", "effects", "training", ...; a wrong name lists all.
-            block: the recipe on a data set, "cnn-bow on shapes"; None: the only block that has this figure.
-            quantities: a logged value, "val_s_pos", or several that `training` draws; none: its own choice.
+            kind: "matrix", "effects", "training", ...; an unknown name lists all.
+            block: a recipe on a data set, e.g. "cnn-bow on shapes"; None: the only block that has this figure.
+            quantities: a logged value, e.g. "val_s_pos", or several, for `training` to draw; default: its standard set.
         """
         from goalgrid.results import figures
 
-        check_known("figure", kind, figures.FIGURES, hint="Of a trial: goalgrid figures GRID attention, or examples.")
+        check_known(
+            "figure", kind, figures.FIGURES, hint="Figures of one trial: goalgrid figures GRID attention, or examples."
+        )
         grid_state = self._grid_state()
         scores = some_scores(grid_state, None, self._source, self._overrides)
         studies = figures.Study.read(grid_state.cells, scores, self._home)
@@ -256,18 +259,20 @@ class LoadedGrid:
             needs = figures.FIGURES[kind].needs
             raise UserError(f"the finished trials of {self.name!r} have nothing to draw as {kind!r}: it needs {needs}.")
         if block is None and len(pictures) > 1:
-            raise UserError(f"{len(pictures)} blocks have a figure {kind!r}; say block=: {'; '.join(pictures)}.")
+            raise UserError(
+                f"{len(pictures)} blocks have a figure {kind!r}; choose one with block=: {'; '.join(pictures)}."
+            )
         title = block or next(iter(pictures))
         check_known("block", title, pictures, where=f"of grid {self.name!r}")
         return FigureOutput(kind, title, pictures[title])
 
     def objective(self, name: str, *, variant: str = "paper", **parameters: Any) -> "Objective":
-        """Build an objective as this grid means it, a loss of your own included: a function of (b, d) unit vectors.
+        """Build an objective known to this grid, including user-defined losses: a function of (b, d) unit vectors.
 
         Args:
-            name: an objective that the grid may name, "sig-ms_cir", or a name that a file of the grid registers.
+            name: an objective, e.g. "sig-ms_cir", or one registered by a file that the grid `uses`.
             variant: "paper" follows the papers' equations, "released" their published code.
-            parameters: its parameters; the variant's defaults where none is given.
+            parameters: its parameters; default: those of the variant.
         """
         from goalgrid.objectives import build
 

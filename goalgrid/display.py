@@ -1,4 +1,4 @@
-"""What a grid gives in Python: text, tables, effects and figures, which a notebook shows by themselves."""
+"""Results returned by the Python interface: text, tables, effects and figures that notebooks display."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class TextOutput:
-    """Lines for a reader, and the same as data.
+    """Lines for a reader, and their content as data.
 
     Args:
-        data: as `--json` of the verb prints it.
+        data: the document that `--json` of the corresponding verb prints.
     """
 
     text: str
@@ -45,7 +45,7 @@ class TableOutput:
     table: "Table"
 
     def text(self, kind: str = "markdown") -> str:
-        """Return the table as markdown, latex, csv or html; UserError: another format."""
+        """Return the table as markdown, latex, csv or html; raise UserError for any other format."""
         from goalgrid.results import renderers
 
         check_known("format", kind, renderers.TEXT)
@@ -70,20 +70,20 @@ class TableOutput:
 
 @dataclass(frozen=True, repr=False)
 class EffectsOutput:
-    """Which axis matters: an analysis for every block and metric."""
+    """Main effects and interactions: one analysis per block and metric."""
 
     analyses: "Sequence[Analysis]"
     cells: "Sequence[Cell]"
 
     def text(self, kind: str = "terminal") -> str:
-        """Return the analyses as terminal, markdown, latex or csv; UserError: another format."""
+        """Return the analyses as terminal, markdown, latex or csv; raise UserError for any other format."""
         from goalgrid.results.analysis import effects_text
 
         check_known("format", kind, effects_text.FORMATS)
         return effects_text.write_out(self.analyses, self.cells, kind)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return one row per number: block, metric, what it belongs to, name, quantity and value, unrounded."""
+        """Return one row per number, unrounded: block, metric, part of the analysis, name, quantity and value."""
         import pandas as pd
 
         return pd.read_csv(io.StringIO(self.text("csv")))
@@ -97,20 +97,22 @@ class EffectsOutput:
 
 @dataclass(frozen=True, repr=False)
 class FigureOutput:
-    """A figure of a block of the grid, `figure` in Matplotlib's terms."""
+    """A figure of one block of the grid; `figure` is a Matplotlib Figure."""
 
     kind: str
     title: str
     figure: "Figure"
 
     def save(self, path: str | Path) -> Path:
-        """Write the figure, as png, pdf or svg by the ending of the path; UserError: another one, or a full disk."""
+        """Write the figure in the format of the path's suffix; raise UserError for an unknown suffix or a full disk."""
         from goalgrid.results.figures import FORMATS, encoded
 
         target = user_path(path)
         ending = target.suffix.removeprefix(".")
         if ending not in FORMATS:
-            raise UserError(f"cannot draw into {target}: it must end in {', '.join(f'.{name}' for name in FORMATS)}.")
+            raise UserError(
+                f"cannot write a figure to {target}: the name must end in {', '.join(f'.{name}' for name in FORMATS)}."
+            )
         write_output(target, encoded(self.figure, ending))
         return target
 

@@ -140,8 +140,8 @@ def test_a_checkout_without_links_says_what_to_do(tmp_path: Path) -> None:
     refused = subprocess.run(command, **alone)
     assert refused.returncode == 1
     assert refused.stderr.splitlines()[-1].startswith(
-        f"ImportError: {tmp_path / 'goalgrid'} has no links to goalgrid's packages, as a checkout that was unpacked "
-        "from a zip or cloned with core.symlinks=false. Make them: make links. "
+        f"ImportError: {tmp_path / 'goalgrid'} lacks the symbolic links to goalgrid's packages: this checkout was "
+        "unpacked from a zip or cloned with core.symlinks=false. Create them with: make links. "
     )
     shutil.copy(ROOT / "Makefile", tmp_path)
     subprocess.run(["make", "links"], cwd=tmp_path, check=True, capture_output=True)

@@ -1,1 +1,1 @@
-"""The command line: its app, verbs and options, what the shell completes, and all that prints or exits."""
+"""The command line: verbs, options, shell completion, printing and exit codes."""

@@ -1,4 +1,4 @@
-"""The command line: its verbs, one file a subject. stdout carries the product, stderr the talk."""
+"""The `goalgrid` command: all verbs, global options and error handling. Results go to stdout, messages to stderr."""
 
 import gc
 import sys
@@ -17,13 +17,13 @@ from goalgrid.grid.trusted_code import trust_everything
 from goalgrid.results.records.provenance import source
 
 TRUST_CODE = "--trust-code"
-"""May stand before the verb or behind it."""
+"""May be given before or after the verb."""
 
 MISUSED: Any = typer.BadParameter.__mro__[2]
-"""Click's exception for wrong words, of the Click that this Typer has."""
+"""Click's UsageError, taken from the Click that this version of Typer bundles or imports."""
 
 COLLECT = (100_000, 50, 1_000)
-"""Trials live as long as the process: with Python's thresholds it looks through a million of them again and again."""
+"""Thresholds of the garbage collector. Python's defaults would scan a million trial objects, all alive, repeatedly."""
 
 GROUPS = {
     "Begin": "new grids recipes datasets objectives settings tables data check diagrams",
@@ -35,16 +35,16 @@ GROUPS = {
 BEGIN = """\
 Ablation grids for image-text retrieval objectives: from one command to the paper's table.
 
-  goalgrid run demo               15 objectives x 3 seeds on drawn scenes: a table in a minute or two
-  goalgrid new NAME --root DIR    write a grid file for photographs or features of your own
-  goalgrid plan NAME.toml         say what it would train, and what that costs
-  goalgrid run NAME.toml          train what is not done, then print the table
+  goalgrid run demo               15 objectives x 3 seeds on synthetic scenes: a table in a minute or two
+  goalgrid new NAME --root DIR    write a grid file for your own images or features
+  goalgrid plan NAME.toml         show what it would train, and what that would cost
+  goalgrid run NAME.toml          train all unfinished trials, then print the table
 
-All verbs: goalgrid --help. What a verb does: goalgrid VERB --help."""
+All verbs: goalgrid --help. Help for one verb: goalgrid VERB --help."""
 
 
 class VerbGroups(options.Verbs):
-    """The verbs, in groups where they are listed."""
+    """The verbs, listed in groups."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         room = formatter.width - 6 - max(map(len, self.commands))
@@ -76,7 +76,9 @@ def begin(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
     ),
-    trust_code: bool = typer.Option(False, TRUST_CODE, help="Run the Python of grids that ran elsewhere: docs/own.md."),
+    trust_code: bool = typer.Option(
+        False, TRUST_CODE, help="Run the Python code of grids from elsewhere: docs/own.md."
+    ),
 ) -> None:
     """Ablation grids for image-text retrieval objectives: from one command to the paper's table."""
     context.with_resource(printing_notes())
@@ -86,7 +88,7 @@ def begin(
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one message, without a traceback."""
+    """Run the command line; report a user's mistake as one message without a traceback."""
     gc.set_threshold(*COLLECT)
     outlive_readers()
     arguments = sys.argv[1:]

@@ -1,7 +1,7 @@
-"""What the shell completes: names of grids, recipes, objectives, data sets and settings. It loads no heavy package.
+"""Shell completion of names of grids, recipes, objectives, data sets and settings, without importing heavy packages.
 
-Bash splits words at "=". Behind `--only objective=`, it asks for another GRID, while `objective` stands as the option's
-value: the names of objectives are given then.
+Bash splits words at "=". After `--only objective=` it asks to complete another GRID, with `objective` as the value of
+the option: the names of objectives are completed then.
 """
 
 import os
@@ -21,7 +21,7 @@ from goalgrid.grid.store.home import State
 
 
 def grids(context: typer.Context, incomplete: str) -> list[str]:
-    """Shipped grids, grids that ran, and grid files and folders in the folder of the word; or values behind "="."""
+    """Complete shipped grids, grids that have run, and grid files and folders of the typed path; or values."""
     split = [word for name in ("only", "set_") for word in (context.params.get(name) or [])[-1:]]
     values = next((VALUES[name] for name in split if name in VALUES), None)
     if values is not None:
@@ -45,21 +45,21 @@ def conditions(incomplete: str) -> list[str]:
 
 
 def paper_tables(incomplete: str) -> list[str]:
-    """Tables of the papers, and the papers."""
+    """Complete the names of papers and of their tables."""
     from goalgrid.results.reference.reading import PAPERS, table_names
 
     return _begun(incomplete, [*table_names(), *PAPERS])
 
 
 def settings(incomplete: str) -> list[str]:
-    """Return the names that `goalgrid settings` explains."""
+    """Complete the names that `goalgrid settings` explains."""
     tables: dict[str, type[Settings]] = {"resources": Resources, "reliability": Reliability, "budget": Budget}
     running = [f"{table}.{name}" for table, model in tables.items() for name in model.model_fields]
     return _begun(incomplete, [*dotted_names(), *running])
 
 
 def overrides(incomplete: str) -> list[str]:
-    """Complete --set: settings and fields of a grid file that hold no table; and names behind =."""
+    """Complete --set: settings, fields of a grid file that are not tables, and values after "="."""
     if values := _with_values(incomplete):
         return values
     lists = [name for name in gridfile.Grid.model_fields if name not in (*NO_TRIALS, "set", "sweep")]
@@ -73,7 +73,7 @@ VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "state": lambda: [state.value for state in State],
     "failure": lambda: [failure.value for failure in Failure],
 }
-"""The names that may stand behind "=" in --only and --set, by the name before it."""
+"""Functions that list the values allowed after "=" in --only and --set, by the name before "="."""
 
 
 def _names(kind: str) -> Callable[[str], list[str]]:
@@ -84,7 +84,7 @@ recipes, objectives, datasets = map(_names, ("recipe", "objective", "dataset"))
 
 
 def _with_values(incomplete: str) -> list[str]:
-    """Return the values behind a name and "="; none where there is no such name."""
+    """Return the completions of NAME=VALUE; empty if no values are known for the name."""
     name, separator, begun = incomplete.partition("=")
     return [f"{name}={value}" for value in _begun(begun, VALUES[name]())] if separator and name in VALUES else []
 

@@ -1,6 +1,7 @@
-"""What a user reads: stdout carries the product, stderr the talk.
+"""Print for the user: results on stdout, messages on stderr.
 
-What files say is untrusted, a terminal may lack letters, and no command ends with its reader.
+Text from files is untrusted and is escaped; characters that a terminal lacks are spelt out in ASCII; a command goes on
+after the reader of its output is gone.
 """
 
 import codecs
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
     from goalgrid.runners.selftest.own_check import Verdict
 
 _SPELT = {"→": "->", "−": "-", "±": "+-", "×": "x", "∞": "inf", "…": "...", "\u00a0": " "}
-"""What goalgrid prints beyond ASCII, for terminals that cannot show it."""
+"""ASCII spellings of the other characters that goalgrid prints, for terminals that cannot show them."""
 
 
 class PlainConsole(Console):
-    """A console that obeys its own codes and no codes in the texts that it prints."""
+    """A console that escapes control codes in the texts it prints."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -51,7 +52,7 @@ codecs.register_error("goalgrid", _spelt)
 
 
 def spelt(text: str, encoding: str) -> str:
-    """Spell out the letters that an encoding lacks, so that the text is as long as it will be when printed.
+    """Spell out the characters that an encoding lacks, so that the text has the length it will have when printed.
 
     >>> spelt("Text → Image, 0.2 ± 0.1", "latin-1")
     'Text -> Image, 0.2 ± 0.1'
@@ -60,11 +61,11 @@ def spelt(text: str, encoding: str) -> str:
 
 
 class Outlet(io.FileIO):
-    """Writes all bytes to a descriptor; after a write that failed, to nowhere.
+    """File that writes all bytes to a descriptor, and discards everything after a failed write.
 
-    It has no buffer: a signal's handler may write while the program does.
+    It has no buffer, since a signal handler may write while the program does.
 
-    `lasting`: go on after any failure; else only after the reader of a pipe is gone.
+    `lasting`: continue after any failure; otherwise only after a broken pipe.
     """
 
     def __init__(self, descriptor: int, *, lasting: bool) -> None:
@@ -72,7 +73,7 @@ class Outlet(io.FileIO):
         self.lasting, self.lost = lasting, False
 
     def write(self, content: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]
-        """Write all of it; UserError: the disk is full, or another failure of what is not `lasting`."""
+        """Write all of it; raise UserError if that fails, e.g. on a full disk, unless `lasting` or on a broken pipe."""
         rest = memoryview(content).cast("B")
         while rest and not self.lost:
             try:
@@ -80,14 +81,14 @@ class Outlet(io.FileIO):
             except OSError as error:
                 self.lost = True
                 if not (self.lasting or isinstance(error, BrokenPipeError)):
-                    raise UserError(f"what this command prints cannot be written: {error.strerror}.") from None
+                    raise UserError(f"cannot write this command's output: {error.strerror}.") from None
         return len(content)
 
 
 def outlive_readers() -> None:
-    """From now on, no command ends because nobody reads what it prints; letters that an encoding lacks are spelt.
+    """Replace stdout and stderr by streams that survive a closed pipe and spell out characters their encoding lacks.
 
-    A command whose product is what it prints says so where that cannot be written.
+    A failed write to stdout, e.g. on a full disk, still raises a UserError (see `outlive_disks`).
     """
     # Open nowhere in place of a closed standard stream, so that no file gets its number and what is printed to it.
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
@@ -98,14 +99,14 @@ def outlive_readers() -> None:
 
 
 def outlive_disks() -> None:
-    """From now on, nothing that happens to stdout ends this command: its product is on the disk."""
+    """Ignore all write failures of stdout from now on, for commands whose results are on the disk."""
     buffer = getattr(sys.stdout, "buffer", None)
     if isinstance(buffer, Outlet):
         buffer.lasting = True
 
 
 def _outlived(stream: TextIO | None, descriptor: int, *, lasting: bool) -> TextIO:
-    """Return the stream, without a buffer and with an outlet; a stream that is no descriptor stays as it is."""
+    """Return an unbuffered stream that writes to an `Outlet`; a stream without a descriptor is returned unchanged."""
     try:
         if stream:
             descriptor = stream.fileno()
@@ -117,30 +118,30 @@ def _outlived(stream: TextIO | None, descriptor: int, *, lasting: bool) -> TextI
 
 
 _TERMINAL = False if "ipykernel" in sys.modules else None
-"""A notebook says that it is a terminal, and obeys none of the codes that move a cursor. None: Rich finds out."""
+"""False in a notebook, which claims to be a terminal but ignores cursor codes; None: Rich detects it."""
 
 out = PlainConsole(force_terminal=_TERMINAL, force_jupyter=False, emoji=False)
 err = PlainConsole(force_terminal=_TERMINAL, force_jupyter=False, emoji=False, stderr=True)
 
 LEAST_TEXT = 20
-"""Columns of a text beside its name, however narrow the terminal is."""
+"""Minimum width of the text next to a name, in columns, however narrow the terminal is."""
 
 PIPED_WIDTH = 200
-"""Columns of a table where stdout is no terminal."""
+"""Width of a table in columns if stdout is not a terminal."""
 
 
 def show(text: str) -> None:
-    """Print a part of the product, on stdout."""
+    """Print results on stdout."""
     print(plain(text), flush=True)
 
 
 def show_list(lines: Mapping[str, str]) -> None:
-    """Print names with their texts, in a terminal no wider than it is."""
+    """Print names with their texts, wrapped at the width of the terminal."""
     show("\n".join(_beside(lines, out.width if out.is_terminal else None)))
 
 
 def _beside(texts: Mapping[str, str], columns: int | None) -> list[str]:
-    """Return names followed by their texts; a text that is too long for the columns goes on under its beginning.
+    """Return names followed by their texts, wrapped at `columns` with a hanging indent.
 
     >>> _beside({"demo": "frozen-bow on shapes, 45 trials", "mine": ""}, 28)
     ['demo  frozen-bow on shapes,', '      45 trials', 'mine']
@@ -154,12 +155,12 @@ def _beside(texts: Mapping[str, str], columns: int | None) -> list[str]:
 
 
 def say(message: str) -> None:
-    """Tell the user, on stderr."""
+    """Print a message on stderr."""
     err.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
 def show_notes(notes: Iterable[Note]) -> None:
-    """Print notes as lines of the product, for a reader."""
+    """Print notes on stdout, one line each."""
     show_lines(map(worded, notes))
 
 
@@ -172,7 +173,7 @@ class _Printer(logging.Handler):
 
 @contextmanager
 def printing_notes() -> Iterator[None]:
-    """Print what the library reports while the block runs."""
+    """Print on stderr what the library logs while the block runs."""
     printer, propagate = _Printer(), LOGGER.propagate
     LOGGER.addHandler(printer)
     LOGGER.propagate = False
@@ -184,13 +185,13 @@ def printing_notes() -> Iterator[None]:
 
 
 def check_json(as_json: bool, format_: str) -> None:
-    """Raise a UserError where --json is given with another --format."""
+    """Raise a UserError if --json is combined with another --format."""
     if as_json and format_ not in ("terminal", "json"):
-        raise UserError(f"--json and --format {format_} are two formats; leave one out.")
+        raise UserError(f"--json and --format {format_} contradict each other; leave one out.")
 
 
 def show_for(program: bool, content: Callable[[], Any], lines: Callable[[], Iterable[str]]) -> None:
-    """Print the product as JSON for a program, or in lines for a reader."""
+    """Print results as JSON for programs, or as lines for readers."""
     if program:
         show_json(content())
     else:
@@ -198,18 +199,18 @@ def show_for(program: bool, content: Callable[[], Any], lines: Callable[[], Iter
 
 
 def show_lines(lines: Iterable[str]) -> None:
-    """Print lines for a reader; a line that has a break stays one line."""
+    """Print lines for a reader; line breaks within a line are escaped."""
     if text := "\n".join(line.replace("\n", "\\n") for line in lines):
         show(text)
 
 
 def show_json(content: Any) -> None:
-    """Print one JSON document: of a dataclass its fields; null for NaN and infinity, which JSON lacks."""
+    """Print one JSON document; dataclasses become objects of their fields, NaN and infinity become null."""
     show(json.dumps(to_jsonable_python(content, inf_nan_mode="null"), indent=2))
 
 
 def show_table(table: "Table") -> None:
-    """Print a table as wide as the terminal; without a terminal, at its own width."""
+    """Print a table at the width of the terminal, or at most `PIPED_WIDTH` columns wide if stdout is not a terminal."""
     from goalgrid.results.renderers import terminal
 
     console = PlainConsole(width=None if out.is_terminal else PIPED_WIDTH)
@@ -217,7 +218,7 @@ def show_table(table: "Table") -> None:
 
 
 def check_lines(verdicts_of: "Mapping[str, Sequence[Verdict]]") -> list[str]:
-    """Return a line for each check of each objective; checks that end for the same reason share a line."""
+    """Return one line per check of each objective; checks with the same verdict and text share a line."""
     lines = []
     for name, verdicts in verdicts_of.items():
         marks = ("note" if verdict.remark else "ok" if verdict.holds else "FAILED" for verdict in verdicts)

@@ -1,7 +1,7 @@
 """Exit codes of the command line.
 
-Commands exit with 0 all done, 2 wrong usage, 3 incomplete, 4 trials failed, 5 this host cannot train, 6 other
-processes train all trials that are left.
+0: all done; 2: wrong usage; 3: incomplete; 4: trials failed; 5: this host cannot train; 6: other processes are training
+all remaining trials.
 """
 
 from goalgrid.grid.errors import HostFault, Incomplete, UserError

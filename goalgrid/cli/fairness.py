@@ -1,4 +1,4 @@
-"""[fair] require: faults of a comparison are said, and commands exit as if a trial had failed."""
+"""Enforce [fair] require: report violated rules, and exit as if a trial had failed."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from goalgrid.grid.store.home import Home, State
 
 
 def exit_code(grids: Sequence[Grid], home: Home, state: State = State.DONE) -> int:
-    """Say which required rules these grids break; return the exit code of a command that reached this state."""
+    """Report the required rules that these grids violate; return the exit code of a command that ended in `state`."""
     if not any(grid.fair.require for grid in grids):
         return EXIT[state]
     from goalgrid.reports.fairness import unfair
@@ -18,5 +18,5 @@ def exit_code(grids: Sequence[Grid], home: Home, state: State = State.DONE) -> i
     for line in lines:
         say(f"unfair: {line}")
     if lines:
-        say("Rules of [fair] require in the grid file; the whole sheet: goalgrid fair GRID")
+        say("These rules are set by [fair] require in the grid file; full report: goalgrid fair GRID")
     return EXIT[State.FAILED if lines else state]

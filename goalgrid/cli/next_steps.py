@@ -1,4 +1,4 @@
-"""A next step as a shell command."""
+"""Format suggested next steps as shell commands."""
 
 import os
 import shlex
@@ -18,7 +18,7 @@ def runs_option(home: Home) -> str:
 
 
 def shell(step: Step) -> str:
-    """Return the command: `goalgrid resume demo --stale --runs DIR`, with the form of its product behind that."""
+    """Return the shell command, e.g. `goalgrid resume demo --stale --runs DIR`; --format and --output come last."""
     words = step.words()
     place = next((place for place, word in enumerate(words) if word in ("--format", "--output")), len(words))
     runs = runs_option(Home(step.runs)) if step.runs else ""
@@ -26,7 +26,7 @@ def shell(step: Step) -> str:
 
 
 def worded(message: Note | UserError) -> str:
-    """Return the text of a note with its kind, or of an error, with the next step as a command."""
+    """Return the text of a note (prefixed by its kind) or of an error, with its next step as a shell command."""
     if isinstance(message, UserError):
         return message.worded(shell)
     return prefixed(message.kind, message.worded(shell))

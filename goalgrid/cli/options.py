@@ -1,4 +1,4 @@
-"""The arguments and options that verbs share, each said once."""
+"""Command-line arguments and options shared by several verbs."""
 
 import math
 from collections.abc import Callable, Collection, Iterable
@@ -19,20 +19,20 @@ from goalgrid.grid.objectives import Objectives, check_objective
 from goalgrid.grid.store.home import Home
 
 HELP = {"help_option_names": ["-h", "--help"]}
-"""Of the context of a verb: the options that show its help."""
+"""Context settings of every verb: the options that show its help."""
 
 MEANT = {
     "list": "grids", "ls": "grids", "train": "run", "start": "run", "init": "new", "continue": "resume",
     "results": "table", "show": "table", "plot": "figures", "diff": "compare", "eval": "evaluate", "clean": "prune",
 }  # fmt: skip
-"""What other programs call the verbs."""
+"""Names that other programs use for these verbs, for hints."""
 
 
 class Verbs(TyperGroup):
-    """Verbs of which an unknown one is refused with the nearest."""
+    """A group of verbs that suggests the closest name for an unknown verb."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the verb; UserError: there is none of this name."""
+        """Find the verb; raise UserError if no verb has this name."""
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             close = [name for name in (MEANT.get(args[0]), *nearest(args[0], self.commands)) if name in self.commands]
             hint = f" Did you mean {close[0]!r}?" if close else ""
@@ -43,12 +43,12 @@ class Verbs(TyperGroup):
 def argument(
     default: Any, metavar: str, meaning: str, complete: Callable[..., list[str]] | None = None, **more: Any
 ) -> Any:
-    """Declare an argument of a verb with its default, `...` for none, and what the shell completes."""
+    """Declare an argument of a verb: its default (`...`: required), help text and shell completion."""
     return typer.Argument(default, metavar=metavar, help=meaning, autocompletion=complete, **more)
 
 
 def flag(default: Any, names: str, meaning: str, metavar: str | None = None, **more: Any) -> Any:
-    """Declare an option of a verb with its default; names are separated by blanks, `--output -o`."""
+    """Declare an option of a verb with its default; names are separated by spaces, e.g. `--output -o`."""
     return typer.Option(default, *names.split(), help=meaning, metavar=metavar, **more)
 
 
@@ -56,61 +56,65 @@ def _home(folder: str) -> Home:
     return Home(user_path(folder))
 
 
-_ONE_GRID = "The name of a shipped grid or of a grid that ran, or the path of a grid file."
+_ONE_GRID = "Name of a shipped grid or of a grid that has run, or path of a grid file."
 GRID = argument(..., "GRID", _ONE_GRID, completion.grids)
 OPTIONAL_GRID = argument(None, "GRID", _ONE_GRID, completion.grids)
-_SEVERAL = "Shipped grids or grids that ran, by name or a pattern in quotes ('unified-*'); or paths of grid files."
+_SEVERAL = "Shipped grids or grids that have run, by name or quoted pattern ('unified-*'); or paths of grid files."
 GRIDS = argument(..., "GRID", _SEVERAL, completion.grids)
 OPTIONAL_GRIDS = argument([], "GRID", _SEVERAL, completion.grids)
 _PAPER = "Instead of GRID: the grids that fill this table of a paper, e.g. selhn-table5."
 PAPER = flag(None, "--paper", _PAPER, "NAME", autocompletion=completion.paper_tables)
-_RUNS = "The runs folder, which holds trials, tables and reports."
+_RUNS = "Runs folder: holds trials, tables and reports."
 RUNS = flag(RUNS_FOLDER, "--runs", _RUNS, "DIR", envvar="GOALGRID_RUNS", parser=_home)
-OTHER_RUNS = flag(None, "--other-runs", "The runs folder of the second grid; default: --runs.", "DIR", parser=_home)
-_SET = "Change a setting of the grid, e.g. train.epochs=2 or 'seeds=[0,1]'; goalgrid settings lists those of trials."
+OTHER_RUNS = flag(None, "--other-runs", "Runs folder of the second grid; default: --runs.", "DIR", parser=_home)
+_SET = "Override a setting of the grid, e.g. train.epochs=2 or 'seeds=[0,1]'; goalgrid settings lists all settings."
 SET = flag([], "--set", _SET, "KEY=VALUE", autocompletion=completion.overrides)
-ROOT = flag([], "--root", "The folder of a data set on this machine.", "[DATASET=]DIR")
-_COLUMNS = "A column of a table of captions: image, captions or split; repeat it."
+ROOT = flag([], "--root", "Folder of a data set on this machine.", "[DATASET=]DIR")
+_COLUMNS = "Which column of your caption table holds the role image, captions or split; repeatable."
 COLUMNS = flag([], "--columns", _COLUMNS, "ROLE=COLUMN")
-WEIGHTS = flag([], "--weights", "The folder of pretrained weights on this machine.", "NAME=DIR")
-_ONLY = "Only trials that match, e.g. 'objective=*_cir seed=0'; repeat it to add others."
+WEIGHTS = flag([], "--weights", "Folder of pretrained weights on this machine.", "NAME=DIR")
+_ONLY = "Only trials that match, e.g. 'objective=*_cir seed=0'; repeatable, a trial may match any of them."
 ONLY = flag([], "--only", _ONLY, "FILTER", autocompletion=completion.conditions)
 FORCE = flag(False, "--force", "Retrain from scratch, including dependent trials; old results move to DIR/replaced.")
 STALE = flag(False, "--stale", "Also retrain finished trials whose code, library versions or data have changed.")
 ALLOW_LEAK = flag(
     False,
     "--allow-leak",
-    "Train even if test images leak into training or validation (recorded, and in captions of tables).",
+    "Train even if test images leak into training or validation (recorded, and stated in table captions).",
 )
-_ADDRESS = "Ray cluster to train on; default: start Ray for this launch."
+_ADDRESS = "Address of the Ray cluster to train on; default: start Ray for this launch."
 ADDRESS = flag(None, "--address", _ADDRESS, "HOST:PORT", envvar="RAY_ADDRESS")
-JOBS = flag(None, "--jobs -j", "How many trials train at a time; default: as many as fit.", min=1)
-USES = flag([], "--uses", "A file of your own that defines objectives: docs/own.md.", "FILE")
-METRIC = flag("r1", "--metric", "r1, r5, r10, medr or rsum; with --protocol eccv, e.g. eccv_map_at_r.")
-_PROTOCOL = "A protocol, e.g. coco-5x1k, or a data set that [evaluate] names; default: that of the grid's first table."
+JOBS = flag(None, "--jobs -j", "Number of trials to train concurrently; default: as many as fit.", min=1)
+USES = flag([], "--uses", "Your Python file that defines objectives: docs/own.md.", "FILE")
+METRIC = flag("r1", "--metric", "Metric: r1, r5, r10, medr or rsum; with --protocol eccv, e.g. eccv_map_at_r.")
+_PROTOCOL = (
+    "Protocol, e.g. coco-5x1k, or a data set listed in [evaluate]; default: the protocol of the grid's first table."
+)
 PROTOCOL = flag(None, "--protocol --on", _PROTOCOL)
-DIRECTION = flag("both", "--direction", "i2t, t2i or both.")
-ANALYSIS_FORMAT = flag("terminal", "--format", "terminal, markdown, latex or csv.")
-PICTURE_FORMAT = flag("png", "--format", "png, pdf, svg or pgf.")
+DIRECTION = flag("both", "--direction", "Retrieval direction: i2t (image to text), t2i or both.")
+ANALYSIS_FORMAT = flag("terminal", "--format", "Output format: terminal, markdown, latex or csv.")
+PICTURE_FORMAT = flag("png", "--format", "File format: png, pdf, svg or pgf.")
 OUTPUT = flag(None, "--output -o", "Write to this file; its suffix may choose the format.", "FILE", parser=user_path)
-JSON = flag(False, "--json", "Print JSON, for programs.")
-COMPLETE = flag(False, "--complete", "Exit with 3 if trials are missing, with 4 if any failed, e.g. in a Makefile.")
+JSON = flag(False, "--json", "Print machine-readable JSON.")
+COMPLETE = flag(
+    False, "--complete", "Exit with 3 if trials are missing, 4 if any failed (for scripts, e.g. a Makefile)."
+)
 
 
 def either(filters: Iterable[str]) -> str:
-    """Join the filters that --only gave: a trial may match any of them."""
+    """Join the filters given by --only into one that matches if any of them does."""
     return " | ".join(filter(None, filters))
 
 
 def catalog_of(files: Iterable[str]) -> Catalog:
-    """Return the catalogue with what these files of the user's own register, and installed packages by name."""
+    """Return the catalogue extended by what the user's files, or installed packages given by name, register."""
     return Catalog.of(plugins.read(file, Path(), "the folder that you are in") for file in files)
 
 
 def objective_settings(words: list[str], names: Collection[str], objectives: Objectives) -> dict[str, Any]:
-    """Parameters of objectives, and the variant, from KEY=VALUE, as in a grid file; UserError: no such parameter.
+    """Parse parameters of objectives, and the variant, from KEY=VALUE; UserError if there is no such parameter.
 
-    `names`: the objectives; none: all.
+    `names`: the objectives; if empty, all of them.
     """
     settings = dict(map(overrides.key_and_value, words))
     for name in names:
@@ -119,14 +123,14 @@ def objective_settings(words: list[str], names: Collection[str], objectives: Obj
     for key, value in settings.items():
         check_known("parameter", key, known, where=f"in --set '{key}={value}'")
         if isinstance(value, float) and not math.isfinite(value):
-            raise UserError(f"--set '{key}={value}': it should be finite.")
+            raise UserError(f"--set '{key}={value}': the value must be finite.")
     return settings
 
 
 def options_of(model: type, *, before: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a verb that takes `**options` an option for each field of a dataclass that has a help text (decorator).
+    """Add to a verb that takes `**options` one option per dataclass field that has a help text (decorator).
 
-    `before`: the parameter of the verb before which they stand in its help.
+    `before`: the parameter of the verb before which these options are listed in its help.
     """
     added = [
         Parameter(part.name, Parameter.KEYWORD_ONLY, default=part.default, annotation=Annotated[part.type, declared])

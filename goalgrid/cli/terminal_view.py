@@ -1,4 +1,4 @@
-"""The terminal's view of a launch: the live matrix and progress bars, by Rich."""
+"""Show a launch in the terminal: the live matrix and progress bars, drawn with Rich."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,14 +13,14 @@ from goalgrid.runners.watching.view import View
 
 
 class TerminalView(View):
-    """Shows the matrix where both streams are a terminal, and bars where stderr is one."""
+    """Shows the matrix if stdout and stderr are terminals, and progress bars if stderr is one."""
 
     def __init__(self) -> None:
         self.live = out.is_terminal and err.is_terminal
 
     @contextmanager
     def matrix(self, render: Callable[[int], RenderableType]) -> Iterator[None]:
-        """Redraw the matrix four times a second; after an error it is wiped."""
+        """Redraw the matrix four times per second; erase it after an error."""
         if not self.live:
             yield
             return
@@ -36,7 +36,7 @@ class TerminalView(View):
 
     @contextmanager
     def bar(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Draw a bar that is wiped at the end."""
+        """Draw a progress bar that is erased at the end."""
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
             yield partial(bar.advance, bar.add_task(title, total=total))

@@ -1,1 +1,1 @@
-"""A closer look at a finished trial, by its weights: evaluation, gradients, attention, examples."""
+"""Inspect a finished trial through its weights: evaluation, gradients, attention, examples."""

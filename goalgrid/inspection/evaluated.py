@@ -1,4 +1,4 @@
-"""A checkpoint evaluated again: which data it reads, what it reaches there, and what its record says."""
+"""Evaluate a checkpoint on a split, protocol or other data, and compare the metrics with its record."""
 
 import io
 import zipfile
@@ -35,22 +35,24 @@ SPLITS = ("val", "test")
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """What a user wants to know of a checkpoint: options of `goalgrid evaluate`, each with its default and meaning."""
+    """The requested evaluation of a checkpoint: options of `goalgrid evaluate`, with defaults and help texts."""
 
     weights: tuple[str, ...] = ()
-    """NAME=DIR of pretrained networks."""
-    into: str = option("", "Show FILE next to the trials of this grid, as an imported record.", "GRID")
-    as_objective: str = option("", "With --into: the objective that it was trained with.", "NAME")
-    split: str = option("test", "val or test.")
-    protocol: str | None = option(None, "Another protocol, e.g. coco-5x1k; eccv: ECCV Caption and CxC.")
-    root: str = option("", "Other data of the same kind; default: the trial's own.", "[DATASET=]DIR")
+    """Folders of pretrained networks, NAME=DIR each."""
+    into: str = option("", "Add FILE to the tables of this grid, as an imported record.", "GRID")
+    as_objective: str = option("", "With --into: the objective FILE was trained with.", "NAME")
+    split: str = option("test", "Split to evaluate: val or test.")
+    protocol: str | None = option(
+        None, "Protocol, e.g. coco-5x1k; eccv: ECCV Caption and CxC; default: the data set's."
+    )
+    root: str = option("", "Folder of other data of the same kind; default: the trial's data.", "[DATASET=]DIR")
     speed: bool = option(False, "Also benchmark it: pairs scored and queries answered per second; tables show it.")
 
     def __post_init__(self) -> None:
         check_known("split", self.split, SPLITS)
 
     def protocol_of(self, settings: TrialSettings) -> str | None:
-        """Return the protocol that ranks a split; None: as a whole. UserError: the data set has no such protocol."""
+        """Return the protocol to evaluate by (None: the whole split); raise UserError if the data set lacks it."""
         if self.protocol is None:
             return settings.dataset.protocol if self.split == "test" else None
         known = catalog.protocols(settings.dataset.name)
@@ -58,35 +60,37 @@ class EvaluationRequest:
             known = [*known, ECCV]
         if self.protocol == ECCV and settings.model.rerank_k:
             raise UserError(
-                "--protocol eccv ranks all captions of an image, and a second stage ranks the "
-                f"{settings.model.rerank_k} best of each query alone: leave the option out."
+                "--protocol eccv needs a ranking of all captions, but this model's second stage re-ranks only the top "
+                f"{settings.model.rerank_k} per query: leave the option out."
             )
         check_known("protocol", self.protocol, known, where=f"of data set {settings.dataset.name!r}")
         return settings.dataset.protocol if self.protocol == ECCV else self.protocol
 
     def check_weights(self, settings: TrialSettings) -> None:
-        """Raise a UserError if --weights names what the model does not read."""
+        """Raise a UserError if --weights names weights that the model does not read."""
         known = sorted({part.weights for part in settings.model.pretrained} - {RANDOM})
         for name, _ in (_pair("--weights", entry) for entry in self.weights):
             check_known("weights", name, known, where="in --weights")
 
     @property
     def data(self) -> tuple[str, str]:
-        """The data set that --root names, else empty, and the folder."""
+        """The data set named by --root (empty if it names none), and the folder."""
         name, named, folder = self.root.partition("=")
         return (name, folder) if named else ("", self.root)
 
     def moved(self, settings: TrialSettings) -> TrialSettings:
-        """Return the settings with the data set that --root names; UserError: this data set has no folder."""
+        """Return the settings with the data set named by --root; raise UserError if that data set has no folder."""
         name, _ = self.data
         if self.root:
             catalog.has_folder(name or settings.dataset.name, f"--root {self.root}")
         return evaluations.moved(settings, name or settings.dataset.name)
 
     def grid(self, home: Home, settings: TrialSettings, root: str) -> Grid | None:
-        """Return the grid that shows the checkpoint; UserError: no such grid or objective, or one with other data.
+        """Return the grid to report the checkpoint in; None without --into.
 
-        `settings`: of the checkpoint, for the data set that lies in `root`.
+        `settings`: settings of the checkpoint for the data set in folder `root`.
+
+        Raises UserError if the grid or objective does not exist, or the data differ.
         """
         if not self.into:
             return None
@@ -98,22 +102,22 @@ class EvaluationRequest:
         here, given = (DataAtHand(of, home).fingerprint(settings) for of in (grid, moved))
         if here and here != given:
             raise UserError(
-                f"{root} has other data than {grid.root(dataset)}, the {dataset} of grid {grid.name!r}: no table shows "
-                "both. Give the checkpoint the data of the grid, or a grid of its own."
+                f"{root} holds different data from {grid.root(dataset)}, the {dataset} of grid {grid.name!r}, so the "
+                "two cannot share a table. Use the grid's data for the checkpoint, or put it in a separate grid."
             )
         return grid
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """A checkpoint on a split.
+    """The result of evaluating a checkpoint on a split.
 
     Args:
         subject: the trial's id, or the file.
-        facts: what is known of the checkpoint, by name.
-        judged: metrics by ECCV Caption and CxC, where they are asked for.
-        recorded: the metrics that its record has for this split and protocol; empty: it has none.
-        speed: how fast the model is on the test split; None: not asked for.
+        facts: facts about the checkpoint, by name.
+        judged: metrics of ECCV Caption and CxC, if requested.
+        recorded: the metrics in its record for this split and protocol; empty if there are none.
+        speed: the speed of the model on the test split; None: not requested.
     """
 
     subject: str
@@ -126,9 +130,9 @@ class Evaluated:
     recorded: Mapping[str, float] = field(default_factory=dict)
     speed: "Speed | None" = None
     ids: bool = False
-    """Whether the data give COCO's id of each caption."""
+    """Whether the data contain COCO's id of each caption."""
     unknown: float = 0.0
-    """Share of the captions' words, from 0 to 1, that the model does not know."""
+    """Share of the words in the captions, from 0 to 1, that are not in the model's vocabulary."""
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -144,7 +148,7 @@ class Evaluated:
         return {**named, "protocol": self.protocol, **metrics, **record, **speed, "ranks": ranks}
 
     def lines(self) -> list[str]:
-        """Return the metrics in percent, and whether the record has the same."""
+        """Return the metrics in percent, and whether they match the record."""
         metrics, ranks, dataset = self.metrics, self.evaluation.ranks, self.settings.dataset.name
         by = f", protocol {shown(self.protocol) if self.split == 'test' else self.protocol}" if self.protocol else ""
         noun = catalog.noun(dataset, self.settings.model)
@@ -165,19 +169,19 @@ class Evaluated:
         lines.append(f"  rsum {metrics['rsum']:.2f}")
         lines += [f"  {100 * self.unknown:.1f} % of the words are unknown to the model"] if self.unknown else []
         if ranks.listed is not None:
-            lines.append(f"  the second stage ranked the {ranks.listed} best of each query again")
+            lines.append(f"  the second stage re-ranked the top {ranks.listed} of each query")
         if self.judged:
             lines += ["ECCV Caption: mAP@R, R-Precision, R@1; CxC: R@1, R@5, R@10"]
             if not self.ids:
-                lines += ["  the captions have no ids (sentid): their order is taken for that of Karpathy's file"]
+                lines += ["  the captions have no ids (sentid): their order is assumed to be that of Karpathy's file"]
             for direction in ("i2t", "t2i"):
                 values = [value for name, value in self.judged.items() if name.startswith(direction)]
                 lines.append(f"  {direction} " + "  ".join(f"{value:6.2f}" for value in values))
         if other := [name for name, value in self.recorded.items() if value != metrics.get(name)]:
             differ = ", ".join(f"{name} {self.recorded[name]:.2f}" for name in other)
-            lines.append(f"the record of this trial has other numbers: {differ}")
+            lines.append(f"the record of this trial differs: {differ}")
         elif self.recorded:
-            lines.append("the record of this trial has the same numbers")
+            lines.append("the record of this trial matches these numbers")
         return [*lines, *(self.speed.lines() if self.speed else [])]
 
     def save(self, path: Path) -> None:
@@ -192,7 +196,7 @@ class Evaluated:
 
 
 def of_trial(trial_id: str, home: Home, request: EvaluationRequest) -> Evaluated:
-    """Evaluate a finished trial's best checkpoint on a split of its data, or of other data; or UserError."""
+    """Evaluate a finished trial's best checkpoint on a split of its own or other data; raises UserError."""
     folder, machine, trained = _trained(trial_id, home, request)
     from goalgrid.runners.trial.loaded_model import LoadedModel
 
@@ -206,7 +210,7 @@ def of_trial(trial_id: str, home: Home, request: EvaluationRequest) -> Evaluated
 
 
 def loaded(trial_id: str, home: Home) -> "LoadedModel":
-    """Load the best checkpoint of a finished trial with its own data; raises as `of_trial`."""
+    """Load the best checkpoint of a finished trial with its training data; raises as `of_trial`."""
     folder, machine, _ = _trained(trial_id, home, EvaluationRequest())
     from goalgrid.runners.trial.loaded_model import LoadedModel
 
@@ -214,9 +218,9 @@ def loaded(trial_id: str, home: Home) -> "LoadedModel":
 
 
 def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, request: EvaluationRequest) -> Evaluated:
-    """Evaluate a published checkpoint on a split of data; UserError: file, family, vocabulary and data do not fit.
+    """Evaluate a published checkpoint on a split; raise UserError if file, family, vocabulary and data do not match.
 
-    `vocabulary`: the words that it was trained with; None: it reads the pieces of a tokenizer.
+    `vocabulary`: file of the vocabulary it was trained with; None: it uses a tokenizer.
     """
     from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
     from goalgrid.retrieval.published.published_model import PublishedModel
@@ -231,7 +235,7 @@ def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, reques
     name = name or model.dataset
     if not request.root or not name:
         known = ", ".join(catalog.names("datasets"))
-        raise UserError(f"which data? --root DATASET=DIR, the data set as the protocols know it: {known}, or your own.")
+        raise UserError(f"missing option --root DATASET=DIR: the data to evaluate on. Data sets: {known}, or your own.")
     catalog.has_folder(name, f"--root {request.root}")
     settings = model.trial(name, request.as_objective) if request.into else model.trial(name)
     request.check_weights(settings)
@@ -246,7 +250,7 @@ def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, reques
         if not home.grid(grid.name).grid.exists():
             save_grid(grid, GridState.of(grid, home).trials, home)
         add(grid, home, imported.trial_id)
-        tell(f"{imported.trial_id} is part of grid {grid.name!r} from now on")
+        tell(f"{imported.trial_id} was added to grid {grid.name!r}")
     facts = {"checkpoint of": model.map.description, **model.file.facts}
     return _evaluated(loaded, str(path), request, protocol, facts, folder=imported)
 
@@ -260,9 +264,9 @@ def _evaluated(
     recorded: Mapping[str, float] = {},
     folder: TrialFolder | None = None,
 ) -> Evaluated:
-    """Evaluate, and time it where that is asked for.
+    """Evaluate a loaded model, and measure its speed if requested.
 
-    `folder`: of the trial beside whose record the speed is kept; None: it is not kept.
+    `folder`: the trial folder to store the speed in; None: it is not stored.
     """
     evaluation = loaded.evaluate(request.split, protocol)
     loaded.check_numbers(recorded, evaluation.ranks)
@@ -272,7 +276,7 @@ def _evaluated(
         try:
             speed.write(folder.speed)
         except UserError as error:
-            warn(f"the speed is not kept: {error}")
+            warn(f"the speed was not saved: {error}")
     split = loaded.inputs.pairs.splits[request.split]
     unknown = loaded.inputs.reader.unknown_share(split.captions)
     read = (request.split, protocol, evaluation, facts, judged, recorded, speed, split.ids is not None, unknown)
@@ -280,16 +284,16 @@ def _evaluated(
 
 
 def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[TrialFolder, Machine, TrialSettings]":
-    """Return a finished trial that has weights, the resources to load them with, and the settings of its training."""
+    """Return the folder of a finished trial with weights, a machine to load it on, and its training settings."""
     standing = sorted(home.standing())
     if not standing:
-        raise UserError(f"no trial has run under {home.path}. Name the runs folder by --runs or GOALGRID_RUNS.")
+        raise UserError(f"no trial has run under {home.path}. Give the runs folder with --runs or GOALGRID_RUNS.")
     check_known("trial", trial_id, standing, where=f"under {home.path}")
     folder = home.trial(trial_id)
     state, grids = folder.state(), [name for name in home.grids() if trial_id in home.grid(name).ids()]
     if state is not State.DONE:
         again = Step.of("resume", grids[0], runs=home.path, load=True) if grids else None
-        helps = " Train it to its end: {step}." if again else ""
+        helps = " To finish it: {step}." if again else ""
         why = f"trial {trial_id} is {state.value}, not done: its best checkpoint may still change."
         raise UserError(why + helps, again)
     if folder.imported.exists():
@@ -310,7 +314,7 @@ def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[Tr
 
 
 def _grid_of(names: Iterable[str], dataset: str, home: Home) -> Grid | None:
-    """Return the first of these grids that says where the data lie, else the first that can be read."""
+    """Return the first of these grids that knows the folder of the data set, otherwise the first readable one."""
     grids, untrusted = list[Grid](), list[trusted_code.Untrusted]()
     for name in names:
         try:
@@ -325,7 +329,7 @@ def _grid_of(names: Iterable[str], dataset: str, home: Home) -> Grid | None:
 
 
 def _machine_of(home: Home, roots: list[str], weights: tuple[str, ...], grid: Grid | None = None) -> "Machine":
-    """Return what an evaluation may use: a GPU if there is one, and data and weights of a grid or of these options."""
+    """Return the machine for an evaluation: a GPU if there is one, with data and weights of a grid or these options."""
     import torch
 
     from goalgrid.runners.launch.jobs import machine_for
@@ -347,7 +351,7 @@ def _pair(option: str, entry: str) -> tuple[str, str]:
 
 
 def _recorded(folder: TrialFolder, settings: TrialSettings, split: str, protocol: str | None) -> dict[str, float]:
-    """Return the metrics that the trial's record has for a split by a protocol; empty where it has none."""
+    """Return the metrics in a trial's record for a split and protocol; empty if there are none."""
     from goalgrid.results.records import record
     from goalgrid.results.records.scores import by_protocol
 

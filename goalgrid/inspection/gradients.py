@@ -1,4 +1,4 @@
-"""Gradients of finished trials on the unit sphere: a row a trial."""
+"""Measure the gradients of finished trials on the unit sphere, one row per trial."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ COLUMNS = {
 
 
 def of_trials(trials: Sequence[str], home: Home) -> list[dict[str, Any]]:
-    """Measure `sphere_gradients` of each trial, with its objective, seed and kept epoch; or UserError."""
+    """Measure `sphere_gradients` of each trial, with its objective, seed and selected epoch; raises UserError."""
     rows = []
     for trial in trials:
         loaded = evaluated.loaded(trial, home)
@@ -37,7 +37,7 @@ def of_trials(trials: Sequence[str], home: Home) -> list[dict[str, Any]]:
 
 
 def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a table for the terminal, and what its columns are."""
+    """Format the rows as a table for the terminal, with an explanation of its columns."""
     head = f"{'objective':16} {'seed':>4} {'epoch':>5} " + " ".join(f"{title:>13}" for title in COLUMNS.values())
     body = [
         f"{row['objective']:16} {row['seed']:4} {row['epoch']:5} " + " ".join(f"{row[name]:13.4g}" for name in COLUMNS)
@@ -46,7 +46,7 @@ def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     meaning = (
         "Means over the anchors of the first training batch, both directions. anchor, positive, negatives: length of "
         "the gradient along the sphere, equal to Unified Eq. (11) and (12). radial: share of the anchor's squared "
-        "gradient that normalisation takes away. cosine: of the gradients at the positive and the hardest negative. "
-        "A loss of scores has no loss of an anchor: its numbers are those of the whole batch's loss."
+        "gradient that normalisation removes. cosine: between the gradients at the positive and the hardest negative. "
+        "Losses of scores have no loss per anchor: their values are for the loss of the whole batch."
     )
     return [head, *body, meaning]

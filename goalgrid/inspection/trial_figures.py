@@ -1,4 +1,4 @@
-"""Figures of one finished trial: attention between an image and a caption, and examples of what it finds."""
+"""Figures of one finished trial: attention between an image and a caption, and examples of retrieval results."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from goalgrid.runners.trial.inspection import TrialAttention
 
 EXAMPLES = 3
-"""The first test images whose attention a report shows, each with its first caption."""
+"""Number of test images whose attention a report shows, each with its first caption."""
 
 
 def attention_of(grid_state: GridState, trial_id: str, image: str, caption: str) -> "AttentionMap":
-    """Return the attention of a trial between an image and a caption; UserError: no such trial, or it cannot be drawn.
+    """Return the attention of a trial between an image and a caption; raise UserError if it has none or is unknown.
 
     Args:
-        image: a name of a test image.
-        caption: the number of a caption of the image, from 1; or a text.
+        image: name of a test image; empty: the first.
+        caption: number of a caption of the image, from 1; or any text.
     """
     attention = _attention(grid_state, _chosen(grid_state, trial_id, "attention", _unattending))
     return attention.draw(attention.photographs.find(image) if image else 0, caption)
 
 
 def attention_examples(grid_state: GridState) -> "tuple[AttentionMap, ...]":
-    """Draw the first test images with their first captions, of the grid's first finished trial of sets."""
+    """Return attention maps of the first test images and captions, for the grid's first trial that has attention."""
     trial = next((trial for trial in grid_state.having(State.DONE) if not _unattending(trial)), None)
     if trial is None:
         return ()
@@ -39,23 +39,23 @@ def attention_examples(grid_state: GridState) -> "tuple[AttentionMap, ...]":
 
 
 def retrieved(grid_state: GridState, trial_id: str) -> "RetrievalExamples":
-    """Test queries of a trial with their first answers, chosen by the ranks of all seeds and objectives of its block.
+    """Return test queries of a trial with their top results, chosen by the ranks of all seeds and objectives.
 
-    UserError: no such trial, or it is not done or has no weights; or its data are others now.
+    Raises UserError if the trial is unknown, is not done, has no weights, or its data has changed.
     """
     trial = _chosen(grid_state, trial_id, "examples", _without_examples)
     from goalgrid.runners.trial.inspection import TrialRetrieval
 
     retrieval = TrialRetrieval(grid_state.folder(trial), _machine(grid_state))
     if not (chosen := _queries(grid_state, trial_id)):
-        raise UserError(f"{trial_id} has no query to show: every seed finds no query first and misses none.")
+        raise UserError(f"{trial_id} has no query to show: no query is found first by all seeds, or missed by all.")
     return retrieval.examples(chosen)
 
 
 def _chosen(grid_state: GridState, trial_id: str, figure: str, lacks: Callable[[Trial], str]) -> Trial:
-    """Return the finished trial of this id; UserError: there is none, or it is not done or has no such figure.
+    """Return the finished trial with this id; raise UserError if it is unknown, not done, or has no such figure.
 
-    `lacks`: why a trial has no such figure; empty if it has.
+    `lacks`: returns why a trial has no such figure; empty if it has.
     """
     known = {trial.id: trial for trial in grid_state.trials}
     done = grid_state.having(State.DONE)
@@ -63,7 +63,7 @@ def _chosen(grid_state: GridState, trial_id: str, figure: str, lacks: Callable[[
     none = f"none; {done[0].id} {lacks(done[0])}" if done else "none is done"
     which = f"Trials with {figure}: {', '.join(able) or none}."
     if not trial_id:
-        raise UserError(f"{figure} of which trial? Give --trial ID. {which}")
+        raise UserError(f"missing option --trial ID: the trial to show {figure} of. {which}")
     if trial_id not in known:
         raise UserError(unknown("trial", trial_id, able, where=f"of grid {grid_state.grid.name!r}"))
     if reason := lacks(known[trial_id]):
@@ -82,13 +82,15 @@ def _weightless(trial: Trial) -> str:
 def _unattending(trial: Trial) -> str:
     model = trial.shared.model
     if model.of_sets and model.scorer.kind == "own":
-        return "has a scorer of your own, which gives scores alone"
-    return _weightless(trial) or ("" if model.of_sets else "scores single vectors, so that no word looks at a region")
+        return "has a user-defined scorer, which returns only scores"
+    return _weightless(trial) or (
+        "" if model.of_sets else "scores single vectors, so it has no attention between words and regions"
+    )
 
 
 def _without_examples(trial: Trial) -> str:
     anew = trial.shared.model.rerank_k
-    return _weightless(trial) or ("ranks the best answers anew by a second stage, which is not shown" if anew else "")
+    return _weightless(trial) or ("re-ranks the top results by a second stage, which cannot be shown" if anew else "")
 
 
 def _attention(grid_state: GridState, trial: Trial) -> "TrialAttention":
@@ -104,7 +106,7 @@ def _machine(grid_state: GridState) -> "Machine":
 
 
 def _queries(grid_state: GridState, trial_id: str) -> "list[ExampleQuery]":
-    """Return the queries to show, chosen by the ranks of the trial's cell and of the other objectives of its block."""
+    """Return the queries to show, chosen by ranks of the trial's cell and of other objectives in its block."""
     from goalgrid.results.analysis.queries import QueryRanks, example_queries
 
     cells = [*grid_state.cells, *grid_state.points]

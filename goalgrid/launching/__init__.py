@@ -1,1 +1,1 @@
-"""Doing it: grids trained together or one after the other, by Ray or here, or by a batch script for Slurm."""
+"""Launch the training of one or several grids: with Ray, in this process, or by a Slurm batch script."""

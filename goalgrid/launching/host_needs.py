@@ -1,4 +1,4 @@
-"""CPUs and memory that the trials of a grid need of a Slurm host, and how many of a job's GPUs work, by the plan."""
+"""Estimate from the plan the CPUs and memory a Slurm host needs for a grid's trials, and how many GPUs will be busy."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -16,30 +16,30 @@ from goalgrid.runners.gpu.cards import CARDS, Card, card
 from goalgrid.state.grid_state import GridState
 
 MOST = 32
-"""CPUs that a job asks for per GPU, at most: few nodes have more."""
+"""Maximum number of CPUs that a job requests per GPU; few nodes have more."""
 
 ASSUMED = "a100-80"
-"""The GPU for which CPUs and memory are counted where none is named or measured."""
+"""The GPU assumed for CPU and memory estimates if none is named or measured."""
 
 LAUNCH = 0.9e9
 """Bytes of host memory of goalgrid and Ray, without a trial."""
 PROCESS = {False: 0.5e9, True: 3e9}
 """Bytes of host memory of a process that trains a small model, on a CPU and (True) with CUDA."""
 MARGIN = 1.5
-"""Factor on the memory that is counted: with too little a job is killed, with too much it waits a little longer."""
+"""Safety factor on memory: with too little a job is killed, with too much it only waits a little longer."""
 
 
 @dataclass(frozen=True)
 class HostNeeds:
-    """CPUs, memory and GPUs that trials of a grid need of a host.
+    """CPUs, memory and GPUs of a host that trials of a grid need.
 
     Args:
-        cpus: of each trial.
-        sharing: trials that keep a GPU busy; None: not known.
-        bytes: of host memory of a trial.
-        use: of the GPUs, by jobs that all take the same time where their times are not known.
-        named: whether the user named the type of the GPUs.
-        note: where the figures come from, for a user; empty: from what the user named or measured.
+        cpus: CPUs per trial.
+        sharing: number of trials that keep a GPU busy; None: unknown.
+        bytes: bytes of host memory per trial.
+        use: the use of the GPUs; jobs of unknown duration are taken to be equally long.
+        named: whether the user named the type of GPU.
+        note: source of the figures, for the user; empty if the GPU was named or measured.
     """
 
     cpus: int
@@ -50,14 +50,14 @@ class HostNeeds:
     note: str = ""
 
     def memory(self, jobs: int) -> str:
-        """Return the memory of a host with so many jobs at a time, as Slurm takes it: `24G`."""
+        """Return the memory of a host with `jobs` concurrent jobs in Slurm's format, e.g. `24G`."""
         return f"{math.ceil(MARGIN * (LAUNCH + jobs * self.bytes) / 2**30)}G"
 
 
 def at_work(needs: Sequence[HostNeeds], tasks: int) -> list[str]:
-    """Return how many GPUs work for grids that train together; with time and price if their type is named.
+    """Report how many GPUs will be busy for grids that train together, with time and price if their type is named.
 
-    `tasks`: at a time, each of which starts as many jobs at a time as a grid allows.
+    `tasks`: number of concurrent Slurm tasks, each of which starts as many jobs as a grid allows.
     """
     first, jobs = needs[0].use, [job for need in needs for job in need.use.jobs]
     if not jobs or not first.rented.gpus:
@@ -68,11 +68,11 @@ def at_work(needs: Sequence[HostNeeds], tasks: int) -> list[str]:
     use = replace(first, division=division, jobs=alike, once=total(need.use.once for need in needs))
     if needs[0].named:
         return use.lines()
-    return [f"{use.busy} of {use.rented.all_gpus} GPUs work; {enough}"] if (enough := use.enough()) else []
+    return [f"{use.busy} of {use.rented.all_gpus} GPUs will be busy; {enough}"] if (enough := use.enough()) else []
 
 
 def most(needs: Sequence[HostNeeds]) -> HostNeeds:
-    """Return what the trials of all grids of a job need of a host."""
+    """Return the largest needs over all grids of a job."""
     sharing = [need.sharing for need in needs if need.sharing is not None]
     return replace(
         needs[0],
@@ -92,16 +92,16 @@ def needs_of_host(
     *,
     without: Collection[str] = (),
 ) -> HostNeeds:
-    """Return what trials that a run would train need of a host; by constants where the plan does not know their model.
+    """Return what the trials that a run would train need of a host, or defaults if the plan has no estimate for them.
 
     Args:
-        device: the type of its GPUs; empty: as measured, else assumed.
-        gpus: of each host; 0: trials train on CPUs.
-        hosts: among which the trials are divided.
-        hourly: the price of an hour on a GPU.
+        device: the type of its GPUs; empty: the one on which trials were measured, or the `ASSUMED` one.
+        gpus: GPUs per host; 0: trials train on CPUs.
+        hosts: number of hosts among which the trials are divided.
+        hourly: the price of one GPU-hour.
         without: ids of trials that another grid trains.
 
-    UserError: the GPU is not known by its name, or the plan does not know what a trial takes of a GPU that is named.
+    Raises UserError if the GPU's name is unknown, or if there is no estimate for a GPU that the user named.
     """
     grid, decisions = grid_state.grid, decide(grid_state, choice)
     resources, known = grid.resources, _card(device) if device else _measured_on(grid_state)
@@ -118,14 +118,14 @@ def needs_of_host(
     except UserError as error:
         if device:
             raise
-        return replace(plain, note=f"CPUs and memory of a trial are not known: {error}")
+        return replace(plain, note=f"CPUs and memory of a trial are unknown: {error}")
     if not gpus:
         return replace(plain, bytes=plain.bytes + cost.host_bytes + cost.device_bytes)
     sharing, cpus = cost.feeding
     sharing = min(sharing, MOST // resources.cpu or 1)
     cpus, note = max(min(cpus, MOST // sharing), resources.cpu), ""
     if not known:
-        note = f"CPUs and memory are those of an {ASSUMED}; name your GPU: --device h100"
+        note = f"CPUs and memory are estimated for an {ASSUMED}; name your GPU, e.g. --device h100"
     if not device and "cpu" in resources.model_fields_set:
         cpus = resources.cpu
     division = replace(cost.division, room=min(cost.division.room, sharing))
@@ -136,11 +136,13 @@ def needs_of_host(
 def _card(device: str) -> Card:
     known = card(device)
     if not known.bandwidth:
-        raise UserError(f"--device {device!r} says what fits, not what feeds it. Name the GPU, e.g. --device h100.")
+        raise UserError(
+            f"--device {device!r} gives only a memory size. To estimate CPUs, name the GPU, e.g. --device h100."
+        )
     return known
 
 
 def _measured_on(grid_state: GridState) -> Card | None:
-    """Return the GPU on which the memory of the grid's trials was measured, if it is known by its name."""
+    """Return the GPU on which the memory of the grid's trials was measured, if its type is known."""
     names = [need.device for need in needs_of(grid_state, grid_state.trials).values()]
     return next((known for known in CARDS.values() if known.says and any(known.says in name for name in names)), None)

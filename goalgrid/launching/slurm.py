@@ -1,4 +1,4 @@
-"""A batch script for Slurm that trains a grid: it goes on after a time limit, a lost node or a requeue."""
+"""Write Slurm batch scripts that train grids, and continue after a time limit, a lost node or a requeue."""
 
 import math
 import re
@@ -20,36 +20,34 @@ from goalgrid.state import slurm_jobs
 from goalgrid.state.grid_state import GridState
 
 LEFT_SECONDS = 35
-"""Between the end of the grace time and the end of the job: Python ends, and the job is queued again."""
+"""Seconds between the end of the grace time and the end of the job, to end Python and requeue the job."""
 
 TIME = re.compile(r"[0-9]+(-[0-9]+(:[0-9]+){0,2}|(:[0-9]+){2})?")
-"""Slurm's forms: minutes, H:M:S, D-H, D-H:M, D-H:M:S."""
+"""Slurm's time formats: minutes, H:M:S, D-H, D-H:M, D-H:M:S."""
 
 ARRAY = re.compile(r"[0-9]+(-[0-9]+(:[1-9][0-9]*)?)?(,[0-9]+(-[0-9]+(:[1-9][0-9]*)?)?)*(%[0-9]+)?")
-"""Slurm's lists of ids, with the number of tasks at a time."""
+"""Slurm's array formats: lists of task ids, with an optional limit on concurrent tasks."""
 
 OPTION = re.compile(r"(?:--)?([a-z][a-z0-9-]*)(?:=([^\n]*))?")
 
 
 @dataclass(frozen=True)
 class SlurmOptions(RunOptions):
-    """What a job asks of Slurm, and what it passes on: options of `goalgrid slurm`."""
+    """Options of `goalgrid slurm`: the resources a job requests, and options passed on to its run."""
 
-    time: str = option("24:00:00", "Time limit of a job; after it, the job queues again.", "H:M:S")
+    time: str = option("24:00:00", "Time limit of a job, after which it requeues itself.", "H:M:S")
     nodes: int = option(1, "Number of hosts, connected by Ray.", min=1)
     gpus: int | None = option(
-        None, "GPUs of each host; 0: a cluster without. Default: of one job, where Slurm has GPUs.", min=0
+        None, "GPUs per host; 0: train on CPUs. Default: enough for one trial, if Slurm has GPUs.", min=0
     )
-    array: int | None = option(None, "Submit this many jobs that share the trials of one runs folder.", "N", min=2)
-    device: str = option(
-        "", "Type of the GPUs, e.g. h100: ask for the CPUs that feed it, and estimate the time.", "GPU"
-    )
-    hourly: float | None = option(None, "With --device: price of a GPU-hour, for a cost estimate.", "PRICE", min=0.0)
-    mem: str = option("", "Memory of each host, e.g. 32G; default: estimated by the plan.", "SIZE")
+    array: int | None = option(None, "Submit this many jobs, which share the trials of one runs folder.", "N", min=2)
+    device: str = option("", "Type of GPU, e.g. h100: request enough CPUs to feed it, and estimate the time.", "GPU")
+    hourly: float | None = option(None, "With --device: price of one GPU-hour, for a cost estimate.", "PRICE", min=0.0)
+    mem: str = option("", "Memory per host, e.g. 32G; default: as estimated by the plan.", "SIZE")
     account: str = option("", "Slurm account to charge.", "NAME")
     log: str = option("", "Log file of each job, e.g. logs/%j.txt.", "FILE")
-    stage: bool = option(False, "Copy the data to the disk of each node before it trains: docs/clusters.md.")
-    setup: Path | None = option(None, "Shell lines to run first, e.g. module load.", "FILE", exists=True)  # noqa: RUF009
+    stage: bool = option(False, "Copy the data to each node's local disk before training: docs/clusters.md.")
+    setup: Path | None = option(None, "File with shell commands to run first, e.g. module load.", "FILE", exists=True)  # noqa: RUF009
 
 
 def script(
@@ -63,22 +61,24 @@ def script(
     force: bool = False,
     snapshot: tuple[Path, str] | None = None,
 ) -> str:
-    """Return the batch script of a job that trains grids; UserError: the time or an option has no form of Slurm.
+    """Return the batch script of a job that trains grids; raise UserError if an option is not valid in Slurm.
 
     Args:
-        words: of the command line that trains the grids, without the options for a cluster.
-        gpus: of each host, as `gpus_asked` returns them.
-        needs: of the grids' trials.
-        more: options of sbatch, as NAME=VALUE or NAME; they count more than what the grid asks for.
-        force: retrain finished trials at the job's first start; a job that is queued again goes on.
-        snapshot: the archive of the code that the job runs, and its SHA-256; None: what is installed then.
+        words: the arguments of `goalgrid run` that train the grids, without options for a cluster.
+        gpus: GPUs per host, from `gpus_asked`.
+        needs: CPUs and memory that the grids' trials need.
+        more: options of sbatch, as NAME=VALUE or NAME; they override those derived from the grid.
+        force: retrain finished trials at the job's first start; a requeued job continues.
+        snapshot: the archive of the code that the job runs, and its SHA-256; None: the installed code.
     """
     from goalgrid.results.pages import page
 
     _check_sizes(options)
     tasks, given = tasks_asked(options, more), _asked_by_user(options, more)
     if force and tasks > 1:
-        raise UserError("--force with an array: each task would retrain what another has just done. Use one job.")
+        raise UserError(
+            "--force cannot be used with an array: each task would retrain what others have just done. Use one job."
+        )
     jobs = _jobs_of_a_host(grids, gpus, needs.sharing, options.nodes * tasks)
     asked = _asked_by_grids(grids, options, gpus, jobs, needs) | given
     if asked.keys() & {"mem-per-cpu", "mem-per-gpu"} and "mem" not in given:
@@ -87,7 +87,7 @@ def script(
         asked.pop("gpus-per-node", None)  # Slurm refuses GPUs with a type and without
     cpus = max(grid.resources.cpus for grid in grids)
     if (host := asked["cpus-per-task"]).isdecimal() and int(host) < cpus:
-        raise UserError(f"--sbatch cpus-per-task={host} is too few: a trial of this grid takes {counted(cpus, 'CPU')}.")
+        raise UserError(f"--sbatch cpus-per-task={host} is too few: a trial of this grid needs {counted(cpus, 'CPU')}.")
     here, staged = str(Path.cwd()), _staged(grids) if options.stage else {}
     setup = options.setup  # `module` and `conda` are of login shells
     return page(
@@ -98,7 +98,7 @@ def script(
         force=force,
         cpus=cpus,
         limited=any(grid.resources.concurrency for grid in grids),
-        setup=text_of(setup, "--setup", "It holds lines of bash.").rstrip() if setup else "",
+        setup=text_of(setup, "--setup", "It must contain bash commands.").rstrip() if setup else "",
         path=shlex.quote(str(Path(sys.executable).parent)),
         folder=shlex.quote(here),
         unpack=shlex.quote(_unpacking(*snapshot)) if snapshot else "",
@@ -109,33 +109,33 @@ def script(
 
 
 def _check_sizes(options: SlurmOptions) -> None:
-    """UserError: the time or the memory has no form of Slurm."""
+    """Raise a UserError if time or memory is not in one of Slurm's formats."""
     if re.fullmatch("[0-9]+:[0-9]+", options.time):  # Slurm's M:S, where a reader means hours
         count = options.time.partition(":")[0]
         minutes = counted(int(count), "minute")
         raise UserError(
-            f"--time {options.time} is {minutes} to Slurm. "
+            f"Slurm reads --time {options.time} as {minutes}. "
             f"Write {options.time}:00 for hours and minutes, or {count} for {minutes}."
         )
     if not TIME.fullmatch(options.time):
-        raise UserError(f"--time {options.time!r} is no time of Slurm: minutes, H:M:S or D-H:M:S.")
+        raise UserError(f"--time {options.time!r} is not a Slurm time: use minutes, H:M:S or D-H:M:S.")
     if not re.fullmatch("([0-9]+[KMGT]?)?", options.mem):
-        raise UserError(f"--mem {options.mem!r} is no size of Slurm: megabytes, or e.g. 32G.")
+        raise UserError(f"--mem {options.mem!r} is not a Slurm size: use megabytes, or e.g. 32G.")
 
 
 def _asked_by_user(options: SlurmOptions, more: Sequence[str]) -> dict[str, str]:
-    """Return the options of sbatch that a user gave in whatever way; UserError: one is more than a line."""
+    """Return all sbatch options given by the user, by any flag; raise UserError if one contains a line break."""
     named = {"mem": options.mem, "account": options.account, "output": options.log}
     given = {name: value for name, value in named.items() if value} | _given(options, more)
     if wrong := [f"--{name} {value!r}" for name, value in given.items() if not value.isprintable()]:
-        raise UserError(f"{wrong[0]} has a line break or another control character: each option is one line.")
+        raise UserError(f"{wrong[0]} contains a line break or another control character; each option must be one line.")
     return given
 
 
 def _asked_by_grids(
     grids: Sequence[Grid], options: SlurmOptions, gpus: int, jobs: int, needs: HostNeeds
 ) -> dict[str, str]:
-    """Return the options of sbatch for hosts that each train so many jobs of the grids at a time."""
+    """Return the sbatch options for hosts that each train `jobs` jobs of the grids concurrently."""
     grace = max(grid.reliability.grace_seconds for grid in grids)
     return {
         "job-name": "+".join(dict.fromkeys(grid.plain_name for grid in grids)),
@@ -153,7 +153,7 @@ def _asked_by_grids(
 
 
 def _quoted(value: str) -> str:
-    r"""Return the value as sbatch reads it from a line of a script: a backslash escapes within quotes, too.
+    r"""Quote a value for an #SBATCH line, where backslashes escape even within quotes.
 
     >>> _quoted("logs/%j.txt"), _quoted("my logs/%j.txt"), _quoted("")
     ('logs/%j.txt', "'my logs/%j.txt'", '')
@@ -162,7 +162,7 @@ def _quoted(value: str) -> str:
 
 
 def _passed(options: SlurmOptions, tasks: int, folder: str) -> list[str]:
-    """Return the options that the run of each task takes; `folder`: where it runs --notify, empty for its own."""
+    """Return the options passed to the run of each task; `folder`: where --notify runs, empty: where the run does."""
     words = list[str]()
     if options.mlflow_uri is not None or tasks > 1:
         words += ["--mlflow-uri", options.mlflow_uri or ""]
@@ -172,9 +172,9 @@ def _passed(options: SlurmOptions, tasks: int, folder: str) -> list[str]:
 
 
 def check_places(grid_state: GridState, trials: Sequence[Trial]) -> list[str]:
-    """Check that the folders that the grid names are here, where its jobs read them too; else UserError.
+    """Check that the folders named by the grid exist here, where its jobs read them too; raise UserError if not.
 
-    Returns why a job would not start: data for which the grid names no folder.
+    Returns the reasons why a job would not start: data sets for which the grid names no folder.
     """
     grid, missing = grid_state.grid, grid_state.data.missing(trials)
     gone = [reason for name, reason in missing.items() if (root := grid.root(name)) and not _of_a_job(root)]
@@ -186,40 +186,38 @@ def check_places(grid_state: GridState, trials: Sequence[Trial]) -> list[str]:
 
 
 def _of_a_job(place: Path) -> bool:
-    """Return whether a place lies in a folder that a variable names which only jobs have, as `$SLURM_TMPDIR`."""
+    """Return whether a path starts with a variable that is only set within jobs, e.g. `$SLURM_TMPDIR`."""
     return str(place).startswith("$")
 
 
 def _staged(grids: Sequence[Grid]) -> dict[str, str]:
-    """Return the folders to copy to the nodes' own disks, by data set; UserError: none, or the grids differ."""
+    """Map data sets to the folders to copy to the nodes' local disks; raise UserError if none, or if grids differ."""
     roots = [{name: grid.root(name) for name in grid.data} for grid in grids]
     if any(other != roots[0] for other in roots):
-        raise UserError(
-            "--stage copies the data of one grid, or of grids of the same data sets: give it for each grid."
-        )
+        raise UserError("--stage needs grids with the same data folders; write a separate job for each grid.")
     staged = {name: str(root) for name, root in roots[0].items() if root and not _of_a_job(root)}
     if not staged:
-        raise UserError("--stage copies data from the folder that --root names, and no data set of the grid has one.")
+        raise UserError("--stage copies the folders given by --root, but no data set of the grid has one.")
     return staged
 
 
 def _unpacking(archive: Path, digest: str) -> str:
-    """Return the command that unpacks an archive of this SHA-256 into `$disk/code`, and goes there, as Ray does."""
+    """Return the command that verifies an archive by its SHA-256, unpacks it into `$disk/code` and changes there."""
     listed, file = shlex.quote(f"{digest}  {archive}"), shlex.quote(str(archive))
     place = '"$disk/code"'
     return f"mkdir -p {place} && cd {place} && sha256sum --check --status <<< {listed} && tar -xzf {file}"
 
 
 def _copying(staged: Mapping[str, str]) -> str:
-    """Return the command that copies these folders below `$disk` with their times, by which a copy is known again."""
+    """Return the command that copies these folders to `$disk`, keeping the file times that identify a copy."""
     copies = (f'cp -RL --preserve=timestamps {shlex.quote(root)} "$disk/{name}"' for name, root in staged.items())
     return " && ".join(["umask 077", 'mkdir -p "$disk"', *copies])
 
 
 def gpus_asked(grids: Sequence[Grid], options: SlurmOptions, more: Sequence[str]) -> int:
-    """Return the GPUs of each host that a job asks for, with options of sbatch as `script` takes them.
+    """Return the GPUs per host that a job requests; `more`: sbatch options, as for `script`.
 
-    UserError: too few for a job of the grids, or an option has no form of Slurm.
+    Raises UserError if they are too few for a trial of the grids, or an option is not valid in Slurm.
     """
     given = _given(options, more)
     gpus, partition = options.gpus, given.get("partition", "")
@@ -231,12 +229,12 @@ def gpus_asked(grids: Sequence[Grid], options: SlurmOptions, more: Sequence[str]
         needless = not settled and (all(map(_is_generated, grids)) or slurm_jobs.without_gpus(partition))
         gpus = 0 if needless else math.ceil(share)
     if gpus < share and (gpus or asked):
-        raise UserError(f"a job of this grid asks for {share:g} GPUs of one node: --gpus {gpus} is too few.")
+        raise UserError(f"a trial of this grid needs {share:g} GPUs of one node: --gpus {gpus} is too few.")
     return gpus
 
 
 def _gpus_of_user(given: Mapping[str, str]) -> int | None:
-    """Return the GPUs of each host that options of sbatch ask for; None if they do not.
+    """Return the GPUs per host that sbatch options request; None if they request none.
 
     >>> _gpus_of_user({"gres": "tmp:9,gpu:a100:2"}), _gpus_of_user({"gres": "gpu"}), _gpus_of_user({})
     (2, 1, None)
@@ -250,12 +248,12 @@ def _gpus_of_user(given: Mapping[str, str]) -> int | None:
 
 
 def tasks_asked(options: SlurmOptions, more: Sequence[str]) -> int:
-    """Return how many tasks of a job run at a time; UserError: an option has no form of Slurm."""
+    """Return how many tasks of a job run concurrently; raise UserError if an option is not valid in Slurm."""
     return _tasks(_given(options, more).get("array", "1"))
 
 
 def _given(options: SlurmOptions, more: Sequence[str]) -> dict[str, str]:
-    """Return the options of sbatch that a user gave as such, and the array."""
+    """Return the options that the user gave by --sbatch, and the array."""
     return ({"array": f"1-{options.array}"} if options.array else {}) | dict(map(_sbatch, more))
 
 
@@ -264,9 +262,9 @@ def _share(grids: Sequence[Grid]) -> float:
 
 
 def _jobs_of_a_host(grids: Sequence[Grid], gpus: int, sharing: int | None, hosts: int) -> int:
-    """Return how many jobs of grids run at a time on one of the hosts among which they are divided.
+    """Return how many jobs of the grids run concurrently on each host.
 
-    As many as share its GPUs, `sharing` each, or as the recipes' shares say; without a GPU, up to eight.
+    Each GPU runs `sharing` jobs, or as many as the recipes' GPU shares allow; without a GPU, up to eight run.
     """
     share = _share(grids)
     jobs = round(gpus / share, 6) if gpus and share else 8
@@ -282,18 +280,18 @@ def _chains(grid: Grid) -> list[list[Trial]]:
 
 
 def _is_generated(grid: Grid) -> bool:
-    """Return whether all data are generated, as those of `demo`: such trainings take minutes on a CPU."""
+    """Return whether all data sets are generated, as in `demo`: training on them takes minutes on a CPU."""
     return all(catalog.described(name).embedded for name in grid.datasets)
 
 
 def _tasks(array: str) -> int:
-    """Return how many tasks of an array run at a time; UserError: it has no form of Slurm.
+    """Return how many tasks of an array run concurrently; raise UserError if it is not a valid Slurm array.
 
     >>> _tasks("1-40%4"), _tasks("0-9:2,20"), _tasks("7")
     (4, 6, 1)
     """
     if not ARRAY.fullmatch(array):
-        raise UserError(f"--array {array!r} is no array of Slurm: e.g. 1-8, 1-40%4, 0-9:2 or 1,3,5.")
+        raise UserError(f"--array {array!r} is not a Slurm array: use e.g. 1-8, 1-40%4, 0-9:2 or 1,3,5.")
     parts, _, most = array.partition("%")
     count = 0
     for part in parts.split(","):
@@ -308,19 +306,19 @@ def _tasks(array: str) -> int:
 def _sbatch(text: str) -> tuple[str, str]:
     match = OPTION.fullmatch(text)
     if not match or match[1] in ("signal", "requeue", "open-mode", "ntasks-per-node"):
-        why = "which the script sets itself" if match else "which is no NAME=VALUE, e.g. partition=gpu"
-        raise UserError(f"--sbatch {text!r}, {why}. Known: the long options of sbatch, without their dashes.")
+        why = "set by the script itself" if match else "not NAME=VALUE, e.g. partition=gpu"
+        raise UserError(f"--sbatch {text!r} is {why}. Use long options of sbatch, without their dashes.")
     if match[1] in ("nodes", "time"):
-        raise UserError(f"--sbatch {text!r}: goalgrid slurm GRID has --nodes and --time for this.")
+        raise UserError(f"--sbatch {text!r}: use the options --nodes and --time of goalgrid slurm instead.")
     return match[1], match[2] or ""
 
 
 def command_words(
     launches: Sequence[LaunchFolder], grids: Sequence[Grid], home: Home, only: str, more: Sequence[str] = ()
 ) -> list[str]:
-    """Return the words after `goalgrid run` that train what launches of these grids keep, from any folder.
+    """Return the arguments of `goalgrid run` that train these saved launches from any working directory.
 
-    The name of a launch is a digest of its content. A job runs its code, whoever could write the runs folder since.
+    A launch is named by the digest of its content, so a job runs the saved code even if the runs folder was changed.
     """
     words = [word for launch in launches for word in ("--launch", str(launch.path.absolute()))]
     words += ["--runs", str(home.path.absolute()), *more, *(["--only", only] if only else [])]

@@ -1,4 +1,4 @@
-"""A Slurm job for grids: what it asks for by the plan, what it keeps, its script and its submission."""
+"""Prepare and submit a Slurm job for grids: its resources from the plan, its saved launches and its script."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from goalgrid.state.grid_state import GridState
 
 @dataclass(frozen=True)
 class JobRequest:
-    """What a user asks of a job.
+    """A user's request for a job.
 
     Args:
         sources: the grids, by name or file.
@@ -31,7 +31,7 @@ class JobRequest:
         roots: [DATASET=]DIR each.
         weights: NAME=DIR each.
         sbatch: options of sbatch, as NAME=VALUE.
-        snapshot: whether the job runs the code as it is now; None: if it is submitted from a checkout.
+        snapshot: whether the job runs a copy of the current code; None: only if it is submitted from a checkout.
     """
 
     sources: Sequence[str]
@@ -45,7 +45,7 @@ class JobRequest:
     snapshot: bool | None
 
     def grids(self, home: Home, *more: str) -> list[Grid]:
-        """Read the grids that have trials of the filter, with `more` overrides."""
+        """Read the grids with `more` overrides, and return those with trials that match the filter."""
         overrides = [*self.overrides, *more]
         grids = named_grids.grids_to_train(self.sources, home, overrides, roots=self.roots, weights=self.weights)
         return named_grids.of_filter(grids, home, self.choice.only)
@@ -53,7 +53,7 @@ class JobRequest:
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """A job that is ready to be submitted: its script, and its grids with what their launches keep."""
+    """A job ready to be submitted: its script, its grids and their saved launches."""
 
     script: str
     grids: Sequence[Grid]
@@ -62,11 +62,11 @@ class SlurmJob:
 
     @property
     def default_path(self) -> Path:
-        """Where a script is written that is submitted."""
+        """Default path of the script of a submitted job."""
         return self.home.grid(self.grids[0].name).path / "job.sh"
 
     def submit(self, path: Path) -> str:
-        """Write the script and submit it; return the id of the job. UserError: Slurm refuses it."""
+        """Write the script, submit it and return the job's id; raise UserError if Slurm refuses it."""
         write_output(path, self.script.encode())
         job = slurm_jobs.submit(path, [self.home.grid(grid.name) for grid in self.grids])
         for grid, launch in zip(self.grids, self.launches, strict=True):
@@ -75,7 +75,7 @@ class SlurmJob:
 
 
 def prepare(request: JobRequest, home: Home) -> SlurmJob:
-    """Decide what a job asks for, and write what its launches keep; UserError: the grids cannot train in such a job."""
+    """Determine a job's resources, and save its launches; raise UserError if the grids cannot be trained by it."""
     options, choice = request.options, request.choice
     grids = request.grids(home)
     for grid in grids:
@@ -83,7 +83,7 @@ def prepare(request: JobRequest, home: Home) -> SlurmJob:
         for reason in check_places(grid_state, grid_state.selected(choice.only)):
             tell(reason, kind="note")
     if options.hourly is not None and not options.device:
-        raise UserError("--hourly is of a GPU: say which, e.g. --device h100.")
+        raise UserError("--hourly needs the type of GPU, e.g. --device h100.")
     gpus, tasks = gpus_asked(grids, options, request.sbatch), tasks_asked(options, request.sbatch)
     needs_of = partial(_needs, home=home, choice=choice, options=options, gpus=gpus, tasks=tasks)
     needs = needs_of(grids)
@@ -108,7 +108,7 @@ def _snapshots(request: JobRequest) -> bool:
 def _needs(
     grids: Iterable[Grid], *, home: Home, choice: Choice, options: SlurmOptions, gpus: int, tasks: int
 ) -> list[HostNeeds]:
-    """Return what the trials of each grid need of a host; those that a grid before has, too, count there."""
+    """Return what each grid's trials need of a host; trials shared between grids count for the first of them."""
     needs, before = list[HostNeeds](), set[str]()
     for grid_state in (GridState.of(grid, home) for grid in grids):
         hosts = options.nodes * tasks
@@ -118,7 +118,7 @@ def _needs(
 
 
 def _tell_needs(grids: Sequence[Grid], needs: Sequence[HostNeeds], tasks: int) -> None:
-    """Report where the needs come from, and how many GPUs work for each group of grids."""
+    """Report the sources of these estimates, and how many GPUs will be busy for each group of grids."""
     for text in dict.fromkeys(need.note for need in needs if need.note):
         tell(text, kind="note")
     of_grids = dict(zip((grid.name for grid in grids), needs, strict=True))

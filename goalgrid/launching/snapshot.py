@@ -1,4 +1,4 @@
-"""The code of a checkout as an archive, for jobs that wait while it is edited."""
+"""Archive the code of a checkout, so that it can be edited while jobs wait in the queue."""
 
 import gzip
 import io
@@ -14,20 +14,20 @@ from goalgrid.grid.plugins import PROGRAM
 from goalgrid.results.records import provenance
 
 MOST = SMALL
-"""Bytes of the files of an archive: more is no code."""
+"""Maximum total size in bytes of the archived files; larger files are not code."""
 
 
 def taken(*, asked: bool) -> bytes:
-    """Return the archive of this program's code; empty outside a checkout, which is a UserError if it was asked for.
+    """Return an archive of this program's code; empty if it does not run from a git checkout.
 
-    UserError: the package holds large files that git does not ignore.
+    Raises UserError if the package contains large files that git does not ignore, or if `asked` outside a checkout.
     """
     checkout = provenance.source()
     if checkout is None:
         if asked:
             raise UserError(
-                f"--snapshot keeps the code of a git checkout, and this {PROGRAM} is none: jobs run what is installed, "
-                "which an edit does not change. Leave --snapshot out."
+                f"--snapshot saves the code of a git checkout, but this {PROGRAM} is an installed package: jobs run "
+                "that, and no edit changes it. Leave --snapshot out."
             )
         return b""
     files = list(_files())
@@ -35,8 +35,8 @@ def taken(*, asked: bool) -> bytes:
     if sum(sizes.values()) > MOST:
         raise UserError(
             f"the checkout's package has {sum(sizes.values()) / 2**20:,.0f} MB of files that git does not ignore, e.g. "
-            f"{max(sizes, key=sizes.__getitem__)}; a launch keeps at most {MOST // 2**20} MB of code. "
-            "Move them or name them in .gitignore, or launch with --no-snapshot: jobs then run the checkout as it is."
+            f"{max(sizes, key=sizes.__getitem__)}; a launch saves at most {MOST // 2**20} MB of code. "
+            "Move them, add them to .gitignore, or use --no-snapshot: jobs then run the checkout as it is by then."
         )
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
@@ -47,7 +47,7 @@ def taken(*, asked: bool) -> bytes:
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    """Return the files of the package that git tracks or does not ignore, with their names in the archive, in order."""
+    """Yield the package's files that git tracks or does not ignore, with their names in the archive, sorted."""
     places = [path.resolve() for path in provenance.rooms().values()]
     base = places[0].parent
     for name in sorted(provenance.tracked(base, [str(place.relative_to(base)) for place in places])):
@@ -56,7 +56,7 @@ def _files() -> Iterator[tuple[str, Path]]:
 
 
 def _add(tar: tarfile.TarFile, name: str, mode: int, content: bytes | str) -> None:
-    """Add a file, or a link to the text `content`, without the time and the owner: equal code gives equal archives."""
+    """Add a file, or a link to the path `content`, without time and owner: equal code gives identical archives."""
     entry = tarfile.TarInfo(name)
     entry.mode = 0o755 if mode & stat.S_IXUSR else 0o644
     if isinstance(content, str):

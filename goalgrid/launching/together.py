@@ -1,4 +1,4 @@
-"""Which grids of a command train together in one launch, so that jobs of the next grid fill what one leaves idle."""
+"""Group the grids of a command into launches, so that jobs of the next grid fill resources left idle."""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from goalgrid.grid.gridfile import Grid
 
 SHARED = ("uses", "recipe", "resources", "reliability", "evaluate")
-"""Fields of a grid file in which grids of one launch are equal."""
+"""Fields of a grid file that must be equal for all grids of one launch."""
 PLACES = ("data", "weights", "checkpoints")
-"""Fields that name places, which grids of one launch may not give for the same name in two ways."""
+"""Fields that map names to folders; grids of one launch must agree on names they share."""
 
 
 class Group(NamedTuple):
@@ -17,7 +17,7 @@ class Group(NamedTuple):
 
     grids: tuple[Grid, ...]
     why: str = ""
-    """Why they wait for the grids before them; empty for the first group."""
+    """The reason why they wait for the previous grids; empty for the first group."""
 
     @property
     def name(self) -> str:
@@ -25,7 +25,7 @@ class Group(NamedTuple):
 
 
 def groups_of(grids: Sequence[Grid]) -> list[Group]:
-    """Return the grids in order, with those that follow one another in a group where one launch can train them."""
+    """Group consecutive grids that one launch can train, keeping their order."""
     groups = list[Group]()
     for grid in grids:
         why = _apart(groups[-1].grids, grid) if groups else ""
@@ -37,7 +37,7 @@ def groups_of(grids: Sequence[Grid]) -> list[Group]:
 
 
 def united(grids: Sequence[Grid]) -> Grid:
-    """Merge data, recipes and places of grids that train together into the grid that makes a launch's jobs."""
+    """Merge data sets, recipes and folders of grids that train together into one grid, from which jobs are made."""
     return reduce(_with, grids)
 
 
@@ -50,7 +50,7 @@ def _with(first: Grid, second: Grid) -> Grid:
 
 
 def _apart(grids: Sequence[Grid], grid: Grid) -> str:
-    """Say why a grid does not train together with these; empty if it does."""
+    """Say why a grid cannot train together with these; empty if it can."""
     for other in (grids[-1], grid):
         if other.select or other.budget:
             return f"{other.name} trains in rounds ({'[select]' if other.select else 'seeds until resolved'})"

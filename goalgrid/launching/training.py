@@ -1,4 +1,4 @@
-"""Training what is not done of grids: decides which trials, launches them, and tells how each launch ended."""
+"""Train the unfinished trials of grids: decide which ones, launch them, and report how each launch ended."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
 
 
 class LaunchResult(NamedTuple):
-    """What launches were to train, the signal that interrupted them, or 0, and their names in leases.
+    """The decisions of a launch, the signal that interrupted it (0: none), and its names in leases.
 
-    The disk tells how the trials ended.
+    How the trials ended is read from the disk.
     """
 
     decisions: list[TrialDecision]
     interrupted: int = 0
     launches: frozenset[str] = frozenset()
     other_code: dict[str, tuple[str, str]] = {}
-    """The trials that other code would train than the launch keeps, by id: that of then, and of now."""
+    """Maps the id of each trial whose code differs from the saved launch's to the fingerprints (saved, current)."""
 
 
 @dataclass(frozen=True)
 class GridEnd:
-    """How the launch of a grid ended, as the disk tells.
+    """How the launch of a grid ended, read from the disk.
 
     Args:
-        table: of the grid, or the paper's that it fills; None: no trial is done.
-        written: whether the grid's folder has its table and records.
-        reached: the states of the trials that it was to train.
-        untrained: why it could not train some of them; None: it could.
-        again: continues the launch where trials are left to train; None: none are.
+        table: the table of the grid, or the paper's table that it fills; None: no trial is done.
+        written: whether table and records were written to the grid's folder.
+        reached: the states reached by the trials that it was asked to train.
+        untrained: why it could not train some of them; None if it could.
+        again: the command that continues the launch; None if no trial is left to train.
     """
 
     grid_state: GridState
@@ -73,22 +73,22 @@ def train_all(
     view: View,
     ended: Callable[[GridEnd], None],
 ) -> State:
-    """Train what is chosen, and return the state that all trials reached.
+    """Train the chosen trials, and return the combined state of all of them.
 
-    Grids that follow one another share a launch where one can train them; others wait for the grids before them.
+    Consecutive grids share a launch if one launch can train them; other grids wait for the grids before them.
 
     Args:
-        paper: the table that the grids fill.
-        view: shows the launches as they go.
-        ended: called with the end of each grid's launch.
+        paper: the paper's table that the grids fill.
+        view: displays the launches while they run.
+        ended: called with the result of each grid's launch.
 
-    UserError: as `train`; the grids before the group of this one are trained.
+    Raises UserError as `train_together`; groups of grids before the failing one have been trained.
     """
     grids, states = named_grids.of_filter(grids, home, choice.only), list[State]()
     groups = [Group((grid,)) for grid in grids] if options.here else groups_of(grids)
     for group in groups:
         if group.why:
-            tell(f"{group.name}: after the grids before, since {group.why}")
+            tell(f"{group.name}: trained after the previous grids, since {group.why}")
         notify = Notify(options.notify, group.name, warn)
         try:
             launched = train_together([GridState.of(grid, home) for grid in group.grids], choice, options, notify, view)
@@ -112,7 +112,7 @@ def train_all(
 
 
 def train(grid_state: GridState, choice: Choice, options: LaunchOptions) -> LaunchResult:
-    """Train the chosen trials of a grid, as `train_together`."""
+    """Train the chosen trials of one grid; raises as `train_together`."""
     (launched,) = train_together([grid_state], choice, options)
     return launched
 
@@ -124,12 +124,13 @@ def train_together(
     notify: Notify | None = None,
     view: View = View(),  # noqa: B008
 ) -> list[LaunchResult]:
-    """Train the chosen trials in a launch of these grids, and save the grids as they are run.
+    """Train the chosen trials of these grids in one launch, and save the grids as they are run.
 
-    Where seeds are added until resolved, or validation chooses settings, the trials that these decide on are trained
-    too, round by round; seeds are added as long as every trial of a round ends. Such a grid trains alone.
+    With seeds until resolved, or [select], the trials that follow from the results are trained too, round by round, as
+    long as all trials of a round end. Such a grid trains alone.
 
-    UserError: the filter names no trial, or data, runs folder or cluster cannot be used; nothing was trained.
+    Raises UserError, before any training, if the filter matches no trial, or data, runs folder or cluster cannot be
+    used.
     """
     options = replace(options, launches=_kept(grid_states, options))
     launched = partial(_round, options=options, notify=notify, view=view)
@@ -152,7 +153,7 @@ def train_together(
 
 
 def _kept(grid_states: Sequence[GridState], options: LaunchOptions) -> dict[str, KeptLaunch]:
-    """Return what the launch keeps of each grid, by name: as it was given, or on a cluster, as it is now."""
+    """Return the saved launch of each grid, by name: the given one or, on a cluster, one of its current state."""
     contents = dict[str, KeptLaunch]()
     for grid_state in grid_states:
         name = grid_state.grid.name
@@ -166,7 +167,7 @@ def _kept(grid_states: Sequence[GridState], options: LaunchOptions) -> dict[str,
 
 
 def measure(grid_state: GridState, choice: Choice, view: View) -> None:
-    """Measure what no finished trial tells, and what trials need of a GPU; keep it for later plans and runs."""
+    """Measure the speed of recipes without finished trials, and the GPU memory of trials, and save both for later."""
     from goalgrid.runners.launch.speed_probe import probe, probe_memory
 
     chosen = to_train(decide(grid_state, choice))
@@ -179,7 +180,7 @@ def measure(grid_state: GridState, choice: Choice, view: View) -> None:
 
 @dataclass(frozen=True)
 class _Work:
-    """What a round is to do of a grid."""
+    """The work of one round on one grid."""
 
     grid_state: GridState
     decisions: list[TrialDecision]
@@ -190,7 +191,7 @@ class _Work:
     other_code: dict[str, tuple[str, str]]
 
     def save(self) -> None:
-        """Save the grid as it is run, and next to it, for a reader, what validation chose."""
+        """Save the grid as it is run, and next to it, for readers, the settings selected on validation."""
         grid_state = self.grid_state
         saved_grid.save_grid(
             grid_state.grid, grid_state.trials, grid_state.home, self.content.grid if self.content else ""
@@ -203,7 +204,7 @@ class _Work:
 
 
 def _work(grid_state: GridState, choice: Choice, options: LaunchOptions) -> _Work:
-    """Return what is to do of a grid, once its libraries, data and weights are checked."""
+    """Check a grid's libraries, data and weights, and return the work to do."""
     selected = grid_state.selected(choice.only)
     optional_dependencies.require(f"grid {grid_state.grid.name!r}", *libraries_of(selected))
     grid_state.data.check(selected)
@@ -226,7 +227,7 @@ def _work(grid_state: GridState, choice: Choice, options: LaunchOptions) -> _Wor
 def _round(
     grid_states: Sequence[GridState], choice: Choice, *, options: LaunchOptions, notify: Notify | None, view: View
 ) -> list[LaunchResult]:
-    """Launch the chosen trials of grids, if any is left to train."""
+    """Launch the chosen trials of the grids, if any is left to train."""
     from goalgrid.runners.watching.trackers import trackers_of
 
     works = [_work(grid_state, choice, options) for grid_state in grid_states]
@@ -243,19 +244,17 @@ def _round(
 def _launch(
     works: "Sequence[tuple[_Work, Sequence[Tracker]]]", options: LaunchOptions, notify: Notify | None, view: View
 ) -> tuple[int, frozenset[str]]:
-    """Launch what is to do of grids, each with its trackers; the signal that interrupted it, and its name in leases."""
+    """Launch the work on grids, each with its trackers; return the interrupting signal, and the name in leases."""
     for work, _ in works:
         anew = f", {len(work.anew)} of them from scratch" if work.anew else ""
-        further = f", evaluating {counted(len(work.evaluated), 'trial')} further" if work.evaluated else ""
+        further = f", running further evaluations of {counted(len(work.evaluated), 'trial')}" if work.evaluated else ""
         grid_state = work.grid_state
         tell(f"{grid_state.grid.name}: {grid_state.headline()}; training {len(work.todo)}{anew}{further}")
         if grid_state.stops_none:
             warn(grid_state.stops_none)
     if len(works) > 1:
         names = ", ".join(work.grid_state.grid.name for work, _ in works[1:])
-        tell(
-            f"one launch: the jobs of {works[0][0].grid_state.grid.name} start first, those of {names} as there is room"
-        )
+        tell(f"one launch: jobs of {works[0][0].grid_state.grid.name} start first, those of {names} as slots are free")
     from goalgrid.runners.launch.launch import Launch, Share  # takes seconds
 
     first, _ = works[0]
@@ -285,7 +284,7 @@ def _launch(
 
 
 def _cells(grid_states: Sequence[GridState]) -> list[Cell]:
-    """Return the cells of grids; of several, each with its grid's name as if that were swept."""
+    """Return the cells of the grids; with several grids, the grid's name is added as a swept value."""
     if len(grid_states) == 1:
         return list(grid_states[0].points)
     return [
@@ -296,18 +295,18 @@ def _cells(grid_states: Sequence[GridState]) -> list[Cell]:
 
 
 def _once(trials: Iterable[Trial]) -> list[Trial]:
-    """Return the trials in order, those that grids share only once."""
+    """Return the trials in order, without duplicates."""
     return list({trial.id: trial for trial in trials}.values())
 
 
 def _await_others(after: GridState) -> None:
-    """Wait until processes on other machines show that they live, if they hold all trials that are left."""
+    """If processes on other machines hold all unfinished trials, wait until they show that they are alive."""
     if overall([after.reached(trial) for trial in after.trials]) is State.RUNNING:
         lease.await_beats(filter(None, (after.folder(trial).latest() for trial in after.having(State.RUNNING))))
 
 
 def _end(after: GridState, launched: LaunchResult, content: KeptLaunch | None, paper: str | None) -> GridEnd:
-    """Return how a grid's launch ended, and keep its table."""
+    """Write a grid's table, and return how its launch ended."""
     files = keep_table(after)
     table = (table_of_paper(paper, after.home) or files.table) if files else None
     trials = list({d.trial.id: d.trial for d in launched.decisions if d.trial.id in after.states}.values())
@@ -331,13 +330,13 @@ def _notify_of(end: GridEnd, notify: Notify) -> None:
 
 
 def _reached(after: GridState, trial: Trial, abandoned: Collection[str], lost: Collection[str]) -> State:
-    """Return the state that a launch's trial reached; failed if it is `lost` to the launch: to go on is no use."""
+    """Return the state that a trial reached; failed if it is `lost`, i.e. its launch can never train it."""
     state = after.reached(trial, abandoned)
     return State.FAILED if trial.id in lost and state in (State.INTERRUPTED, State.PLANNED) else state
 
 
 def _copy_late(grid_state: GridState, trackers: "Sequence[Tracker]") -> None:
-    """Copy finished trials into the trackers that an earlier launch could not copy."""
+    """Copy to the trackers the finished trials that an earlier launch could not copy."""
     from goalgrid.runners.watching.mirror import Mirror
 
     trained = [trial for trial in grid_state.trials if not trial.shared.published]

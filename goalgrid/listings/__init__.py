@@ -1,1 +1,1 @@
-"""What is there before any grid ran: grids, recipes, objectives, settings, data sets, rows of the papers' tables."""
+"""List what is available before any grid has run: grids, recipes, objectives, settings, data sets, papers' tables."""

@@ -1,4 +1,4 @@
-"""What is shipped: grids, recipes, objectives and data sets, as JSON for programs and in lines for a reader."""
+"""List the shipped grids, recipes, objectives and data sets, as JSON for programs and as lines for readers."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
@@ -30,7 +30,7 @@ def recipe(name: str, known: Catalog = SHIPPED) -> dict[str, Any]:
 
 
 def objective(name: str, known: Catalog = SHIPPED) -> dict[str, Any]:
-    """Return an objective with its equation and parameters; UserError: no objective has this name."""
+    """Return an objective with its equation and parameters; raise UserError if there is none of this name."""
     check_objective(name, known.objectives)
     entry = known.objectives[name]
     shown = {
@@ -42,13 +42,13 @@ def objective(name: str, known: Catalog = SHIPPED) -> dict[str, Any]:
 
 
 def datasets() -> list[dict[str, Any]]:
-    """Return every data set that is known by name."""
+    """Return all built-in data sets."""
     keys = {"description", "protocols", "embedded", "splits"}
     return [{"name": name, **catalog.dataset(name).model_dump(include=keys)} for name in catalog.names("datasets")]
 
 
 def recipe_row(name: str, known: Catalog = SHIPPED) -> dict[str, Any]:
-    """Return a recipe's description, share of a GPU and parents."""
+    """Return a recipe's description, inputs, GPU share and parents."""
     fields = {"description", "gpu", "starts_from", "ensemble"}
     return {"name": name, "reads": known.reads(name), **known.recipe(name).model_dump(include=fields)}
 
@@ -59,26 +59,26 @@ def objective_rows(known: Catalog = SHIPPED) -> list[dict[str, Any]]:
 
 
 def objective_row(name: str, known: Catalog = SHIPPED) -> dict[str, Any]:
-    """Return an objective's family, other name and source."""
+    """Return an objective's family, common name and source."""
     entry = known.objectives[name]
     facts = {"family": entry.family, "known_as": entry.known_as, "source": entry.source}
     return {"name": name, **facts, "of_a_loss": of_a_loss(name) if name in GOAL else None}
 
 
 def objective_lines(known: Catalog = SHIPPED) -> Iterator[str]:
-    """Return name, family, known name, whether a loss has this gradient, and source of each."""
+    """Yield one line per objective: name, family, common name, whether it is the gradient of a loss, and source."""
     for name, entry in known.objectives.items():
         known_as = entry.known_as or ("new in GOAL" if entry.family == "GOAL" else "")
         yield f"{name:17} {entry.family:12} {known_as:32} {_integral(name):10} {entry.source}"
 
 
 def explained(name: str, known: Catalog = SHIPPED) -> Iterator[str]:
-    """Explain an objective: equation, source, parameters under both variants; UserError: no objective has this name."""
+    """Explain an objective: equation, source, parameters under both variants; raise UserError if it is unknown."""
     check_objective(name, known.objectives)
     entry = known.objectives[name]
     yield from (f"{name}{f': {entry.known_as}' if entry.known_as else ''}", "")
     yield from (f"  {formula}" for formula in entry.formula.split("; "))
-    integral = f"; the gradient {_integral(name)} (m+ and m- held, no hinge)" if name in GOAL else ""
+    integral = f"; the gradient {_integral(name)} (m+ and m- held constant, no hinge)" if name in GOAL else ""
     yield from ("", f"family: {entry.family}; source: {entry.source}{integral}", "")
     yield f"  {'parameter':18} {'paper':>9} {'released':>9}  meaning"
     for key, parameter in entry.parameters.items():
@@ -97,7 +97,7 @@ def _integral(name: str) -> str:
 
 
 def size(name: str, known: Catalog = SHIPPED) -> "ModelSize":
-    """Return the size of a recipe's model on MS-COCO; UserError: the architecture of weights is not known here."""
+    """Return the size of a recipe's model on MS-COCO; raise UserError if the architecture of weights is unknown."""
     from goalgrid.runners.gpu.architectures import ModelSize, size_of
 
     recipe = known.recipe(name)
@@ -108,7 +108,7 @@ def size(name: str, known: Catalog = SHIPPED) -> "ModelSize":
 
 
 def size_lines(sizes: "Mapping[str, ModelSize]") -> Iterator[str]:
-    """Return a line for each recipe, in millions of weights, and what the columns are."""
+    """Yield one line per recipe, in millions of weights, then an explanation of the columns."""
     from goalgrid.runners.gpu.architectures import WORDS
 
     width = max(map(len, sizes))
@@ -118,14 +118,14 @@ def size_lines(sizes: "Mapping[str, ModelSize]") -> Iterator[str]:
         numbers = asdict(size)
         yield f"{name:{width}}  " + "  ".join(f"{numbers[column] / 1e6:12.2f}" for column in titles)
     yield (
-        "weights: of the model in training, as its record has them; learning: those that training changes; frozen: of "
-        "networks that read each image and caption once, before training, and are not among the weights. Of models "
-        f"that learn words: with MS-COCO's vocabulary of {WORDS['coco']:,} words."
+        "weights: all weights of the model in training, as in its record; learning: those that are trained; frozen: "
+        "weights of networks whose features are cached before training, not counted in the first column. Models "
+        f"that learn word embeddings are counted with MS-COCO's vocabulary of {WORDS['coco']:,} words."
     )
 
 
 def guide(name: str, known: catalog.Dataset) -> list[str]:
-    """Say where to get a data set, how its folder may look, and how large it is."""
+    """Describe where to get a data set, the accepted layouts of its folder, and its size."""
     lines, noun = [f"{name}: {known.description}"], f"{catalog.noun(name)}s"
     lines += [
         f"  {split:6}{size.images:>8,} {noun}{size.captions:>9,} captions" for split, size in known.splits.items()
@@ -137,14 +137,14 @@ def guide(name: str, known: catalog.Dataset) -> list[str]:
     for source in known.sources:
         size = f": {source.size}" if source.size else ""
         lines += [f"  {source.what}{size}", f"    {source.at}", *([f"    {source.note}"] if source.note else [])]
-    lines += ["", "How DIR may look: one of"]
+    lines += ["", "Accepted layouts of DIR: one of"]
     lines += _forms(known.trees)
     more = [f"More: {known.page}"] if known.page else []
     return [*lines, "", f"Check your copy: goalgrid data check {name} --root DIR", *more]
 
 
 def own_guide() -> list[str]:
-    """Say how a folder with your own data may look, in each form."""
+    """Describe the accepted layouts of a folder with your own data."""
     from goalgrid.retrieval.data import precomp
     from goalgrid.retrieval.data.annotations import FORMATS
     from goalgrid.retrieval.data.forms import forms
@@ -153,7 +153,7 @@ def own_guide() -> list[str]:
     for form in forms():
         trees |= {f"{form.noun}s: {title}": tree for title, tree in catalog.dataset(form.shown_by).trees.items()}
     return [
-        "Data of your own have any name that `goalgrid datasets` does not list. How DIR may look: one of",
+        "Your own data may have any name that `goalgrid datasets` does not list. Accepted layouts of DIR: one of",
         "",
         *_forms(trees),
         "",

@@ -1,4 +1,4 @@
-"""`goalgrid new`: a commented grid file to begin with, checked before it is written."""
+"""`goalgrid new`: generate a commented starter grid file, and check it."""
 
 import json
 import tomllib
@@ -12,7 +12,7 @@ from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.settings.base import check_named
 
 EXAMPLES = ("triplet-hn", "infonce", "sig-ms_con")
-"""Objectives of a new grid: the usual loss, the loss of CLIP, and a cell of the matrix of GOAL."""
+"""Objectives of a new grid: the usual triplet loss, CLIP's loss, and a cell of GOAL's matrix."""
 
 
 def text(
@@ -25,15 +25,15 @@ def text(
     columns: Columns = (),
     known: Catalog = SHIPPED,
 ) -> tuple[str, list[str]]:
-    """Return a grid file, and what a user must know of its data; UserError: a name is wrong, or no folder is given.
+    """Return the text of a grid file, and notes on its data; raise UserError for invalid names or a missing folder.
 
-    Without a data set: data of the user's own under the grid's name, or, without a root, the drawn scenes. Objectives
-    that `known` has of the files in `uses` are listed after the `EXAMPLES`.
+    Without a data set, it is the user's own data under the grid's name or, without a root, the synthetic scenes.
+    Objectives registered by the files in `uses` are listed after the `EXAMPLES`.
     """
     from goalgrid.results.pages import page
 
     if name in catalog.names("presets"):
-        raise UserError(f"a shipped grid is called {name!r}, and commands would mean that. Choose another name.")
+        raise UserError(f"a shipped grid is already called {name!r}. Choose another name.")
     dataset = dataset or (name if root else "shapes")
     check_named("grid", name)
     check_named("data set", dataset)
@@ -42,9 +42,9 @@ def text(
     files = f"uses = {json.dumps(uses)}" if uses else '# uses = ["losses.py"]'
     place = hint = ""
     if not root and dataset not in catalog.names("datasets"):
-        raise UserError(f"where is {dataset!r}? Give --root DIR. How it must look: goalgrid data where")
+        raise UserError(f"missing option --root DIR: the folder of {dataset!r}. Accepted layouts: goalgrid data where")
     if root or not catalog.described(dataset).embedded:
-        hint = "" if root else f"  # change this; `goalgrid data where {dataset}` says where to get it"
+        hint = "" if root else f"  # change this; `goalgrid data where {dataset}` shows where to get it"
         place = json.dumps(str(user_path(root or f"/data/{dataset}").absolute()), ensure_ascii=False)
     named = f"\ncolumns = {to_toml(read)}  # of the table of captions" if read else ""
     lists = {axis: json.dumps(of) for axis, of in axes.items()}
@@ -54,9 +54,9 @@ def text(
 
 
 def _recipe(dataset: str, folder: str, columns: Columns) -> tuple[str, Columns, list[str]]:
-    """Return a recipe for what the folder holds; the columns of a table there; and its faults, or what was read of it.
+    """Return a recipe that fits the folder's data, the columns of a caption table in it, and problems or notes.
 
-    Images and features are not read: that takes long, and `plan` and `data check` do it.
+    Images and features are not read, as that takes long; `plan` and `data check` do it.
     """
     from goalgrid.retrieval.data import annotations, precomp
     from goalgrid.retrieval.data.forms import forms

@@ -1,4 +1,4 @@
-"""`goalgrid tables`: for each row of the papers' tables, whether it can be trained here and by which grid."""
+"""`goalgrid tables`: list for each row of the papers' tables whether it can be trained here, and by which grid."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,11 @@ from goalgrid.results.reference.reading import PAPERS, paper_table, table_names
 from goalgrid.state.papers import shipped
 
 WITHOUT_NUMBERS = "goal-table1"
-"""It names losses."""
+"""A table that only lists losses."""
 
 
 def rows(name: str | None = None) -> list[PaperRow]:
-    """Return the rows of a table, or of all tables of a paper; None: of all. UserError: no such table or paper."""
+    """Return the rows of a table or of a paper's tables (None: all); raise UserError if there is no such name."""
     known = [table for table in table_names() if table != WITHOUT_NUMBERS]
     chosen = [table for table in known if name in (None, table, table.partition("-")[0])]
     if not chosen:
@@ -24,7 +24,7 @@ def rows(name: str | None = None) -> list[PaperRow]:
 
 
 def lines(rows: Sequence[PaperRow]) -> Iterator[str]:
-    """Return a line for each row below the name of its table and what all its rows share, and the count."""
+    """Yield one line per row, under its table's title and the differences shared by all its rows, then the counts."""
     width = max(len(row.label) for row in rows)
     for table, members in grouped((row.table, row) for row in rows).items():
         yield f"{table}: {paper_table(table).title}"
@@ -42,7 +42,7 @@ def lines(rows: Sequence[PaperRow]) -> Iterator[str]:
 
 
 def shared_differences(rows: Sequence[PaperRow]) -> tuple[str, ...]:
-    """Say how every row of a table that is trainable here differs from its source."""
+    """Return the differences from the source that all trainable rows of a table share."""
     return common(row.differs for row in rows if row.grids)
 
 
@@ -55,12 +55,12 @@ def count(rows: Sequence[PaperRow]) -> str:
         f"{len(rows)} rows: {', '.join(f'{counts[origin]} {origin}' for origin in ORIGINS)}; "
         f"of the {len(trained_by_papers)} rows that the papers trained themselves, {trained} are {TRAINED}. "
         f"Of the {counts[TRAINED]} rows that are {TRAINED}, {sum(bool(row.differs) for row in rows)} differ from "
-        "their source in something that we know of."
+        "their source in ways that we know of."
     )
 
 
 def here(row: PaperRow) -> str:
-    """Say how to get the row here."""
+    """Say how to reproduce the row here, or why that is not possible."""
     quoted = f"quoted from {row.quoted}" if row.quoted else ""
     row_of_matrix = [f"{row.objectives[0].partition('_')[0]}_*"] if len(row.objectives) > 1 else row.objectives
     what = ", ".join([*row.recipes, *row_of_matrix])

@@ -1,4 +1,4 @@
-"""Every setting of a grid file, from the models that check it: type, default, unit, meaning, and when it is read."""
+"""List all settings of a grid file, from the models that validate it: type, default, unit, meaning, when it is read."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "fair": Fair,
     "notes": Notes,
 }
-"""The tables of a grid file whose settings say which trials there are, and how they run."""
+"""Tables of a grid file other than [set] and [sweep], with the models that validate them."""
 SWEEPABLE = "[set] or [sweep]"
 TYPES = {"number": "float", "object": "table", "array": "list"}
 BOUNDS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "up to", "exclusiveMaximum": "below"}
@@ -42,15 +42,15 @@ BOUNDS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "up to", "e
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting as a grid file names it.
+    """A setting of a grid file.
 
     Args:
-        place: the table of the grid file that it stands in.
-        of: encoders, scorers or objectives that have it; none: all.
-        default: the value without a recipe; None with `required` where there is none.
-        released: of an objective's parameter, the default under the released variant.
-        allowed: values and bounds, for a reader.
-        read_with: what a training needs to read it; none: it is always read.
+        place: the table of the grid file that contains it.
+        of: encoders, scorers or objectives that have it; empty: all.
+        default: the value without a recipe; None if it is `required`.
+        released: for parameters of objectives, the default under the released variant.
+        allowed: allowed values and bounds, as text.
+        read_with: conditions under which training reads it; empty: always.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Setting:
 
     @property
     def default_text(self) -> str:
-        """The default for a reader, with that of the released variant where it is another."""
+        """The default as text, followed by that of the released variant if it differs."""
         if self.required:
             return {"dataset": "the data set's", "data": "required", "select": "required"}.get(
                 self.name.split(".")[0], "the recipe's"
@@ -88,17 +88,19 @@ def settings() -> list[Setting]:
 
 
 def named(name: str) -> list[Setting]:
-    """Return the setting of this name, or all that begin with it and a dot; UserError: there is none."""
+    """Return the setting of this name, or all in the group of this name; raise UserError if there is none."""
     every = settings()
     chosen = [s for s in every if s.name == name] or [s for s in every if s.name.startswith(f"{name.rstrip('.')}.")]
     if not chosen:
         known = list(dict.fromkeys(setting.name for setting in every))
-        raise UserError(unknown("setting", name, known, hint="A beginning shows several, e.g. train or model.image."))
+        raise UserError(
+            unknown("setting", name, known, hint="A prefix shows several settings, e.g. train or model.image.")
+        )
     return chosen
 
 
 def lines(chosen: Sequence[Setting]) -> Iterator[str]:
-    """Return a line for each setting; of a single name, everything."""
+    """Yield one line per setting or, for a single name, all details."""
     if len({setting.name for setting in chosen}) == 1:
         for setting in chosen:
             yield from (*_details(setting), "")
@@ -129,7 +131,7 @@ def _of_model(prefix: str, model: type[BaseModel], place: str) -> Iterator[Setti
 
 
 def _of_objectives() -> Iterator[Setting]:
-    """Return a setting for each way in which objectives use a parameter's name."""
+    """Yield the parameters of objectives as settings; a name with several definitions gives several settings."""
     holders = grouped(
         ((name, replace(parameter, silent=())), objective)
         for objective, entry in OURS.items()
@@ -155,7 +157,7 @@ def _of_objectives() -> Iterator[Setting]:
 
 
 def _patterns(names: Sequence[str]) -> list[str]:
-    """Return the names, with a pattern for whole rows and columns of GOAL's matrix; none for all objectives."""
+    """Abbreviate whole rows and columns of GOAL's matrix by patterns; return an empty list for all objectives."""
     unmatched, patterns = set(names), []
     if len(names) == len(OURS):
         return []
@@ -170,7 +172,7 @@ def _patterns(names: Sequence[str]) -> list[str]:
 
 
 def _together(settings: Iterable[Setting]) -> list[Setting]:
-    """Settings that differ only in who has them as one setting; where all encoders have it, none is named."""
+    """Merge settings that differ only in `of`; if all encoders have a setting, its `of` becomes empty."""
     merged: dict[str, Setting] = {}
     every: dict[str, set[str]] = {}
     for setting in settings:

@@ -1,1 +1,1 @@
-"""What a run would do, without doing it: trials to train and why, work and costs, printed tables that it fills."""
+"""Plan a run without training: which trials would be trained and why, and the work, time and cost."""

@@ -1,7 +1,7 @@
-"""What is left of a grid, and its cost: CPU or GPU hours, time on the clock, disk; each as a range, with its source.
+"""Estimate the remaining cost of a grid: CPU or GPU hours, wall time and disk, each as a range with its source.
 
-A figure rests on the grid's finished trials of the same data set and recipe, on others whose steps cost the same, or on
-a probe; never on a guess.
+Figures come from finished trials of the same data set and recipe, from others whose steps cost the same, or from a
+probe; never from a guess.
 """
 
 import json
@@ -26,20 +26,20 @@ from goalgrid.grid.store.home import State, TrialFolder
 from goalgrid.state.grid_state import GridState
 
 RUNNING = 7
-"""A running trial needs so many times its best checkpoint: two checkpoints of weights and both moments of Adam."""
+"""Disk space of a running trial in multiples of its best checkpoint: checkpoints of weights and Adam's moments."""
 
 EXAMINED = 200
-"""Finished trials of other settings that are looked at for their cost."""
+"""Maximum number of finished trials with other settings that are examined for their cost."""
 
 SHORT = 600
-"""Seconds of work beside which the start of Ray and of its processes counts (benchmarks/RESULTS.md)."""
+"""Seconds of work below which starting Ray and its processes matters (benchmarks/RESULTS.md)."""
 
 CLOCK = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 BYTES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
 class Span(NamedTuple):
-    """From the least to the most."""
+    """A range from a least to a greatest value."""
 
     least: float
     most: float
@@ -59,18 +59,21 @@ class Span(NamedTuple):
         return Span(max(value, self.least), max(value, self.most))
 
     def text(self, unit: str, factor: float = 1.0) -> str:
-        """Return `1.2 to 1.4 GB`, two digits, thousands in full; a single figure where both ends read the same."""
+        """Format the span as `1.2 to 1.4 GB`, with two significant digits below 10, otherwise as integers.
+
+        If both ends read the same, only one is shown.
+        """
         ends = (value / factor for value in self)
         least, most = (f"{value:,.0f}" if value >= 10 else f"{value:.2g}" for value in ends)
         return f"{least} {unit}" if least == most else f"{least} to {most} {unit}"
 
     def scaled(self, units: Sequence[tuple[str, float]]) -> str:
-        """Return the text in the largest unit that does not exceed the span; units go from large to small."""
+        """Format the span in the largest unit not above its upper end; `units`: names and sizes, largest first."""
         return self.text(*next((unit for unit in units if self.most >= unit[1]), units[-1]))
 
 
 class Key(NamedTuple):
-    """A data set and a recipe: trials that share both cost the same."""
+    """A data set and a recipe: trials with equal keys cost the same."""
 
     dataset: str
     recipe: str
@@ -88,7 +91,7 @@ class Basis:
     """The cost of trials of a recipe on a data set."""
 
     step: Span
-    """Seconds of a step, with its share of validation."""
+    """Seconds per step, including its share of validation."""
     epoch_steps: int
     best: Span
     """Bytes of the best checkpoint."""
@@ -104,16 +107,16 @@ class GridCost:
     """The cost of the trials that a run would train."""
 
     hours: dict[str, Span]
-    """By device, "CPU" or "GPU"."""
+    """Hours by device, "CPU" or "GPU"."""
     wall_seconds: Span
     disk_bytes: Span
-    """That stay."""
+    """Bytes that remain on the disk afterwards."""
     disk_bytes_while_running: Span
-    """Further ones."""
+    """Additional bytes while trials are running."""
     jobs: int
     jobs_from: str
     rests_on: dict[str, str]
-    """Recipes on data sets, each with its source."""
+    """The source of the estimate for each recipe on a data set."""
     unknown: tuple[str, ...]
 
     def lines(self) -> list[str]:
@@ -124,19 +127,22 @@ class GridCost:
         start = ", and 10 to 20 seconds to start" if self.wall_seconds.least < SHORT else ""
         wall, further = self.wall_seconds.scaled(CLOCK), self.disk_bytes_while_running.scaled(BYTES)
         figures = [
-            f"{hours}; {wall} on the clock with {self.jobs} at a time ({self.jobs_from}){start}",
+            f"{hours}; {wall} wall-clock with {self.jobs} at a time ({self.jobs_from}){start}",
             f"{self.disk_bytes.scaled(BYTES)} of disk, and {further} more while it runs",
         ]
         known = [f"{key}: from {source}" for key, source in self.rests_on.items()]
-        unknown = [f"{key}: not known, so not counted" for key in self.unknown]
-        ask = ["the same command with --probe measures what is not known"] if self.unknown else []
+        unknown = [f"{key}: cost unknown, so not counted" for key in self.unknown]
+        ask = ["to measure unknown costs, add --probe to the same command"] if self.unknown else []
         return [*(figures if self.rests_on else ()), *known, *unknown, *ask]
 
 
 def cost_of(
     grid_state: GridState, trials: Sequence[Trial], replaced: Iterable[str] = (), *, jobs: int | None
 ) -> GridCost:
-    """Return the cost of training these trials, some of which are replaced, with so many jobs at a time."""
+    """Estimate the cost of training these trials with `jobs` concurrent jobs.
+
+    `replaced`: ids of trials that are retrained from scratch. `jobs`: default: the grid's setting, or as many as fit.
+    """
     keys = dict.fromkeys(Key.of(trial) for trial in trials if trial.epochs)  # an ensemble costs an evaluation
     bases = {key: basis for key in keys if (basis := basis_of(grid_state, key))}
     anew = set(replaced)
@@ -164,13 +170,13 @@ def cost_of(
 
 
 def unmeasured(grid_state: GridState, trials: Iterable[Trial]) -> list[Trial]:
-    """Return a trial of every data set and recipe that have no finished trial, from which the cost would be known."""
+    """Return one trial for each data set and recipe whose cost no finished trial tells."""
     first = {Key.of(trial): trial for trial in reversed(list(trials)) if trial.epochs}
     return [trial for key, trial in first.items() if not _from_records(grid_state, key)]
 
 
 def basis_of(grid_state: GridState, key: Key) -> Basis | None:
-    """Return what was measured of this data set and recipe: finished trials, else a probe; None where nothing was."""
+    """Return the measured cost of this data set and recipe, from finished trials or a probe; None if not measured."""
     return _from_records(grid_state, key) or _from_probe(grid_state, key)
 
 
@@ -199,7 +205,7 @@ def _from_records(grid_state: GridState, key: Key) -> Basis | None:
 
 
 def _of_equal_cost(grid_state: GridState, key: Key) -> list[dict[str, Any]]:
-    """Return the records of finished trials with other ids, as of another learning rate, whose steps cost the same."""
+    """Return the records of finished trials outside the grid (e.g. other learning rates) with equal step costs."""
     begins = f"{key.dataset}_{key.recipe}_"
     if not (others := sorted(name for name in grid_state.elsewhere if name.startswith(begins))):
         return []
@@ -210,7 +216,7 @@ def _of_equal_cost(grid_state: GridState, key: Key) -> list[dict[str, Any]]:
 
 
 def _kind(folder: TrialFolder, known: Catalog) -> str:
-    """Return the word of `speed_of` for a finished trial; empty if its settings cannot be read."""
+    """Return `speed_of` the settings of a finished trial; empty if these cannot be read."""
     try:
         return speed_probes.speed_of(known.validated(TrialSettings, files.read_json(folder.settings)))
     except ValidationError:
@@ -218,7 +224,7 @@ def _kind(folder: TrialFolder, known: Catalog) -> str:
 
 
 def _from_probe(grid_state: GridState, key: Key) -> Basis | None:
-    """From the last probe of this data set and recipe, if a trial of the grid has the settings that it measured."""
+    """Return the cost from the last probe of this data set and recipe, if it measured settings used in the grid."""
     probes = speed_probes.read(grid_state.home.grid(grid_state.grid.plain_name))
     probe = next((probe for probe in probes if (probe.dataset, probe.recipe) == key), None)
     trials = alike(trial for trial in grid_state.trials if Key.of(trial) == key)
@@ -231,7 +237,7 @@ def _from_probe(grid_state: GridState, key: Key) -> Basis | None:
 
 
 def steps_left(grid_state: GridState, trial: Trial, known: int, anew: bool) -> int:
-    """Steps that a trial still has to make; `known` an epoch, where the size of the data is not known."""
+    """Return the steps that a trial still has to make; `known`: steps per epoch if the size of the data is unknown."""
     steps = grid_state.data.epoch_steps(trial.shared) or known
     unbegun = anew or grid_state.states.get(trial.id, State.PLANNED) in (State.PLANNED, State.UNREADABLE)
     behind = 0 if unbegun else reached(grid_state.folder(trial))[1]
@@ -239,14 +245,14 @@ def steps_left(grid_state: GridState, trial: Trial, known: int, anew: bool) -> i
 
 
 def wall(chains: Sequence[Span], together: int) -> Span:
-    """Return the wall time of all chains with so many at a time: at least the longest chain's, in seconds."""
+    """Return the wall time in seconds of all chains with `together` running at once (>= longest chain)."""
     return Span(*map(max, zip(total(chains) * (1 / together), *chains, strict=True)))
 
 
 def _hours(
     jobs: Iterable[Sequence[Trial]], seconds: dict[str, Span], shares: dict[Key, float], cpus: int
 ) -> dict[str, Span]:
-    """Hours by device: an hour on half a GPU is half a GPU hour; trials without a share of a GPU train on CPUs."""
+    """Return the hours by device: half a GPU for an hour is half a GPU-hour; trials without GPU share use CPUs."""
     hours: dict[str, Span] = {}
     for chain in jobs:
         on_gpu = [shares[Key.of(trial)] for trial in chain if Key.of(trial) in shares]
@@ -257,7 +263,7 @@ def _hours(
 
 
 def _jobs(resources: Resources, shares: dict[Key, float], asked: int | None) -> tuple[int, str]:
-    """Return the number of jobs at a time, and what sets it."""
+    """Return the number of concurrent jobs, and what determines it."""
     if asked:
         return asked, "--jobs"
     if resources.concurrency:
@@ -269,7 +275,7 @@ def _jobs(resources: Resources, shares: dict[Key, float], asked: int | None) -> 
 
 
 def _gpus() -> int:
-    """GPUs of this machine, counted without torch."""
+    """Return the number of GPUs of this machine, counted without importing torch."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return len([word for word in visible.split(",") if word.strip() not in ("", "-1")])
@@ -281,7 +287,7 @@ def total(spans: Iterable[Span]) -> Span:
 
 
 def alike(trials: Iterable[Trial]) -> Iterable[Trial]:
-    """Return a trial for every combination of data set, model, training settings and kind of objective."""
+    """Return one trial per combination of data set, model, training settings and kind of objective."""
     kinds = dict[tuple[object, ...], Trial]()
     for trial in trials:
         shared = trial.shared
@@ -290,7 +296,7 @@ def alike(trials: Iterable[Trial]) -> Iterable[Trial]:
 
 
 def shares_of(grid_state: GridState, trials: Sequence[Trial]) -> dict[Key, float]:
-    """Return the largest share for each data set and recipe."""
+    """Return the largest GPU share for each data set and recipe."""
     resources, keys = grid_state.grid.resources, dict.fromkeys(map(Key.of, trials))
     if not resources.shares_gpus:
         return dict.fromkeys(keys, resources.gpus(0.0))
@@ -299,7 +305,7 @@ def shares_of(grid_state: GridState, trials: Sequence[Trial]) -> dict[Key, float
 
 
 def needs_of(grid_state: GridState, trials: Sequence[Trial]) -> dict[Key, Need]:
-    """Return the largest need for each data set and recipe, on the smallest GPU on which it was measured."""
+    """Return the largest GPU memory need for each data set and recipe, on the smallest GPU it was measured on."""
     largest = dict[Key, Need]()
     for trial in alike(trials) if grid_state.home.memory.exists() else ():
         key, on_devices = Key.of(trial), gpu_needs.read(grid_state.home, speed_probes.speed_of(trial.settings))
@@ -311,17 +317,17 @@ def needs_of(grid_state: GridState, trials: Sequence[Trial]) -> dict[Key, Need]:
 
 @dataclass(frozen=True)
 class RecipeWork:
-    """The work that is left of a recipe on a data set."""
+    """The remaining work for a recipe on a data set."""
 
     dataset: str
     recipe: str
     trials: int
     epochs: int
-    """Of a trial; 0: an ensemble, which trains nothing."""
+    """Epochs per trial; 0: an ensemble, which trains nothing."""
     steps: int | None
-    """Of an epoch; None: the size of the data set is not known before it is opened."""
+    """Steps per epoch; None: the size of the data set is unknown until it is opened."""
     views: int | None
-    """That a frozen backbone has to see once, for all trials together."""
+    """Views that a frozen backbone has to process, once for all trials."""
     after: tuple[str, ...]
     """The recipes of its members, or the recipe that this recipe starts from."""
 
@@ -333,19 +339,19 @@ class RecipeWork:
         return {**asdict(self), "all_steps": self.all_steps}
 
     def line(self) -> str:
-        """`45 x vsepp-r152 on coco: 30 epochs of 4,426 steps, 5,975,100 together; its backbone sees ... views`."""
+        """Return `45 x vsepp-r152 on coco: 30 epochs of 4,426 steps, 5,975,100 in all; ... forward passes ...`."""
         names = " and ".join(filter(None, [", ".join(self.after[:-1]), *self.after[-1:]]))
         after = f", each after its {names}" if names else ""
         if not self.epochs:
             return f"{self.trials} x {self.recipe} on {self.dataset}{after}: trains nothing"
         epochs = counted(self.epochs, "epoch")
-        steps = f" of {counted(self.steps, 'step')}, {self.all_steps:,} together" if self.steps is not None else ""
-        views = f"; its backbone sees {self.views:,} views, once for all" if self.views else ""
+        steps = f" of {counted(self.steps, 'step')}, {self.all_steps:,} in all" if self.steps is not None else ""
+        views = f"; {self.views:,} forward passes of its backbone, cached" if self.views else ""
         return f"{self.trials} x {self.recipe} on {self.dataset}{after}: {epochs}{steps}{views}"
 
 
 def work_of(grid_state: GridState, trials: Iterable[Trial]) -> list[RecipeWork]:
-    """Return the work of training these trials, by data set, recipe and number of epochs, parents first."""
+    """Return the work of training these trials, one entry per data set, recipe and number of epochs, parents first."""
     work = list[RecipeWork]()
     for (key, epochs), members in grouped(((Key.of(trial), trial.epochs), trial) for trial in trials).items():
         shared = members[0].shared
@@ -358,7 +364,7 @@ def work_of(grid_state: GridState, trials: Iterable[Trial]) -> list[RecipeWork]:
 
 
 def reached(folder: TrialFolder) -> tuple[int, int]:
-    """Epochs and steps behind a trial's last checkpoint, as far as they are known without opening it."""
+    """Return the epochs and steps at a trial's last checkpoint, as far as known without opening it."""
     if not (folder.last_checkpoint.exists() or folder.previous_checkpoint.exists()):
         return 0, 0
     row = folder.last_row() or {"epoch": 0, "step": 0}
@@ -370,5 +376,5 @@ def reached(folder: TrialFolder) -> tuple[int, int]:
 
 
 def views_of(network: Any, sizes: dict[str, tuple[int, int]]) -> int:
-    """Pictures that a frozen backbone has to see, of images and captions by split."""
+    """Return the number of images that a frozen backbone has to process; `sizes`: images and captions by split."""
     return int(network.crops) * sizes["train"][0] + sizes["val"][0] + sizes["test"][0]

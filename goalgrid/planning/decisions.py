@@ -1,4 +1,4 @@
-"""Why each trial of a grid would be trained now, or why not; and which trials are retrained."""
+"""Decide which trials of a grid are trained or retrained, and why."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ Why = Literal["new", "interrupted", "failed", "running", "done", "stale", "force
 
 @dataclass(frozen=True)
 class Choice:
-    """The trials that a user wants to train."""
+    """The user's choice of trials to train."""
 
     only: str = ""
     failed: bool = False
     force: bool = False
     stale: bool = False
-    """Train from the beginning where a run now might give other numbers."""
+    """Retrain finished trials from scratch if a rerun might give different results."""
     before: frozenset[str] = frozenset()
-    """Ids of trials that an earlier round of the launch trained or gave up."""
+    """Ids of trials that an earlier round of the launch has trained or given up."""
 
 
 class TrialDecision(NamedTuple):
@@ -32,15 +32,15 @@ class TrialDecision(NamedTuple):
     trial: Trial
     why: Why
     alike: str
-    """The reason, which trials may share: `failed: out-of-memory`."""
+    """The reason, which several trials may share: `failed: out-of-memory`."""
     detail: str
-    """Of this trial alone: `at epoch 3 of 30 (step 1,200)`."""
+    """Details of this trial: `at epoch 3 of 30 (step 1,200)`."""
     trains: bool
-    """Whether a driver gets it."""
+    """Whether the trial is passed to a launch."""
 
     @property
     def starts(self) -> bool:
-        """Whether a run begins to train it: a running trial is left to its process."""
+        """Whether a run starts training it; a running trial is left to its process."""
         return self.trains and self.why != "running"
 
     @property
@@ -52,9 +52,9 @@ class TrialDecision(NamedTuple):
 
 
 def decide(grid_state: GridState, choice: Choice = Choice()) -> list[TrialDecision]:
-    """Decide on the trials that the filter names, their untrained parents, and the children of replaced trials.
+    """Decide on the trials that match the filter, their untrained parents, and the children of replaced trials.
 
-    UserError: the filter names no trial, or a trial that starts from a replaced trial is running.
+    Raises UserError if no trial matches the filter, or a trial that depends on a replaced trial is running.
     """
     chosen_trials = [trial for trial in grid_state.selected(choice.only) if not trial.shared.published]
     anew = _anew(grid_state, choice, chosen_trials)
@@ -80,21 +80,21 @@ def decide(grid_state: GridState, choice: Choice = Choice()) -> list[TrialDecisi
         if trains or shown:
             why = _reason(grid_state, trial, forced)
             if astray and not trains and state is not done:
-                why = "stale", f"what it {_needs(trial)} is done on other data; --stale trains both", ""
+                why = "stale", f"the trial it {_needs(trial)} was trained on other data; --stale retrains both", ""
             decisions.append(TrialDecision(trial, *why, trains))
     decisions.reverse()
     return decisions
 
 
 def to_train(decisions: Iterable[TrialDecision]) -> list[Trial]:
-    """Trials for a driver, parents first. It finds out whether another process still trains a running trial."""
+    """Return the trials to launch, parents first; the launch checks whether running trials are still alive."""
     return [decision.trial for decision in decisions if decision.trains]
 
 
 def to_evaluate(decisions: Iterable[TrialDecision], grid_state: GridState) -> list[Trial]:
-    """Trials that [evaluate] asks for: those trained now, and those done without; not those done on other data.
+    """Return the trials that need the evaluations of [evaluate]: those trained now, and finished ones that lack them.
 
-    Search trials validate only.
+    Trials done on other data are excluded, and search trials, which are only validated.
     """
     if not grid_state.grid.evaluate.names:
         return []
@@ -104,12 +104,12 @@ def to_evaluate(decisions: Iterable[TrialDecision], grid_state: GridState) -> li
 
 
 def to_replace(decisions: Iterable[TrialDecision]) -> list[str]:
-    """Return the ids of trials that are retrained from scratch; their folders are moved aside."""
+    """Return the ids of trials that are retrained from scratch; their old folders are archived."""
     return [decision.trial.id for decision in decisions if decision.why == "forced"]
 
 
 def _anew(grid_state: GridState, choice: Choice, selected: Sequence[Trial]) -> dict[str, str]:
-    """Trials that begin anew, with the reason: empty if the user says so, else why it is stale, or its parent."""
+    """Map trials that are retrained from scratch to the reason: empty for --force, otherwise staleness or a parent."""
     begun = {*ENDED, State.INTERRUPTED}
     anew: dict[str, str] = {}
     if choice.force:
@@ -124,10 +124,10 @@ def _anew(grid_state: GridState, choice: Choice, selected: Sequence[Trial]) -> d
         if grid_state.states[trial.id] is State.RUNNING:
             raise UserError(
                 f"cannot retrain {replaced[0]}: {trial.id}, which {_needs(trial)} it, is running on "
-                f"{_host(grid_state, trial)}. Wait for that, or leave it out with --only."
+                f"{_host(grid_state, trial)}. Wait until it has ended, or exclude {replaced[0]} with --only."
             )
         if grid_state.states[trial.id] in begun:
-            anew.setdefault(trial.id, f"what it {_needs(trial)} is retrained")
+            anew.setdefault(trial.id, f"the trial it {_needs(trial)} is retrained")
     return anew
 
 
@@ -136,7 +136,7 @@ def _needs(trial: Trial) -> str:
 
 
 def _causes(grid_state: GridState, trial_id: str) -> str:
-    """Return the causes of a stale trial: `code`, `code and data`; empty for any other trial."""
+    """Return the causes why a trial is stale, e.g. `code and data`; empty if it is not."""
     return " and ".join(reason.cause for reason in grid_state.stale.get(trial_id, ()))
 
 

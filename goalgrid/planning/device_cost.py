@@ -1,4 +1,4 @@
-"""The hook `device_cost`: memory and hours on a GPU that need not be here, by the folder `planning/gpu`, if present."""
+"""Estimate memory and hours on a GPU you do not have, using the optional folder `planning/gpu`."""
 
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
@@ -16,7 +16,7 @@ HOOK = f"{FOLDER}.device_costs:device_cost"
 
 
 class DeviceCost(Protocol):
-    """What the trials of a grid take of a GPU."""
+    """Memory and time that the trials of a grid need on a GPU."""
 
     @property
     def rented(self) -> GpuMachine: ...
@@ -26,19 +26,19 @@ class DeviceCost(Protocol):
 
     @property
     def machine(self) -> MachineUse | None:
-        """How the GPUs of the machine are used; None: not known, or the user asks about no machine."""
+        """How the GPUs of the machine are used; None: unknown, or the user asked about no machine."""
 
     @property
     def feeding(self) -> tuple[int, int]:
-        """Trials that keep a GPU busy, and CPUs per trial to decode its pictures."""
+        """The number of trials that keep a GPU busy, and the CPUs per trial needed to decode images."""
 
     @property
     def host_bytes(self) -> float:
-        """Most bytes of host memory of a trial, in addition to its process."""
+        """The largest host memory of a trial in bytes, in addition to its process."""
 
     @property
     def device_bytes(self) -> float:
-        """Most bytes of a trial's tensors on the GPU."""
+        """The largest size in bytes of a trial's tensors on the GPU."""
 
     def lines(self) -> list[str]:
         """Return the lines of a plan."""
@@ -54,14 +54,14 @@ def device_cost(
     *,
     jobs: int | None = None,
 ) -> DeviceCost:
-    """Return what trials take of a GPU.
+    """Estimate the memory and time that trials need on a GPU.
 
     Args:
-        replaced: ids of the trials to train from scratch.
-        jobs: most jobs at a time; None: as the grid says.
+        replaced: ids of the trials to retrain from scratch.
+        jobs: maximum number of concurrent jobs; None: the grid's setting.
 
     Raises:
-        UserError: an architecture of weights is not known, or this installation has no estimates for a GPU.
+        UserError: if the architecture of some weights is unknown, or this installation lacks `planning/gpu`.
     """
     if find_spec(FOLDER) is None:
         raise UserError(

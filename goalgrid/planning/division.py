@@ -1,4 +1,4 @@
-"""How a launch divides jobs among GPUs: how many of the GPUs work, for how long, and how many are worth asking for."""
+"""Simulate how a launch divides jobs among GPUs: how many are busy, for how long, and how many are enough."""
 
 import heapq
 import math
@@ -14,19 +14,19 @@ from goalgrid.planning.costs import Span
 T = TypeVar("T")
 
 AS_FAST = 1.01
-"""A launch is as fast as another that takes at most so many times its seconds."""
+"""Factor on the wall time within which two launches count as equally fast."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """How jobs are divided among GPUs, as `runners.launch.jobs.requests_for` has Ray do it.
+    """How Ray divides jobs among GPUs, given the requests of `runners.launch.jobs.requests_for`.
 
     Args:
-        room: jobs that share a GPU at a time, at most.
+        room: maximum number of jobs that share a GPU.
         reserved: GPUs that a job holds, all of one host.
-        used: GPUs of those on which it trains.
-        piled: whether one GPU is filled before another gets a job: the grid sets the share.
-        limit: jobs at a time; None: as many as have room.
+        used: how many of these it trains on.
+        piled: whether one GPU is filled before the next gets a job, since the grid sets the share.
+        limit: maximum number of concurrent jobs; None: as many as have room.
     """
 
     room: int = 1
@@ -37,7 +37,7 @@ class Division:
 
     @classmethod
     def of(cls, resources: Resources, room: int, limit: int | None = None) -> "Division":
-        """Divide jobs with these resources; `room` counts where they take the share that they need."""
+        """Return the division of jobs with these resources; `room` applies if jobs share GPUs by what they need."""
         limit = limit or resources.concurrency
         if resources.shares_gpus:
             return cls(max(1, room), limit=limit)
@@ -48,14 +48,14 @@ class Division:
         )
 
     def at_a_time(self, jobs: int, places: int) -> int:
-        """Jobs that run at the same time: those that share a GPU are divided evenly among the turns that they need."""
+        """Return the number of concurrent jobs; jobs that share GPUs are spread evenly over the rounds they need."""
         most = min(jobs, places * self.room, self.limit or jobs)
         if self.piled or not most:
             return most
         return min(most, max(places, math.ceil(jobs / math.ceil(jobs / most))))
 
     def busy(self, jobs: Sequence[Span], gpus: int, hosts: int = 1) -> int:
-        """Return how many GPUs work, of so many on each host.
+        """Return how many GPUs are busy; `gpus`: GPUs per host.
 
         >>> jobs = [Span(1, 1)] * 24
         >>> Division(room=2).busy(jobs, 8, hosts=8), Division(room=4, piled=True).busy(jobs, 8, hosts=8)
@@ -67,12 +67,12 @@ class Division:
         """Return the seconds until all jobs have ended, each started on the GPU with the least work.
 
         Args:
-            jobs: GPU seconds of each, from those of a GPU that never waits to those of a job alone on a GPU.
+            jobs: GPU seconds of each, from a GPU that never waits to a job that is alone on its GPU.
         """
         return self._clock(jobs, self._places(gpus, hosts))
 
     def as_fast(self, jobs: Sequence[Span], gpus: int, hosts: int = 1) -> int:
-        """Return the least number of GPUs with which the jobs end as early.
+        """Return the smallest number of GPUs with which the jobs end equally early.
 
         >>> Division(room=2).as_fast([Span(1, 1)] * 45, 64), Division(room=2).as_fast([Span(1, 1)] * 45, 8)
         (45, 8)
@@ -87,11 +87,11 @@ class Division:
         return bisect_left(range(most), True, key=enough) * self.reserved
 
     def _places(self, gpus: int, hosts: int) -> int:
-        """Places for jobs, each of as many GPUs as a job holds."""
+        """Return the number of places for jobs, each with as many GPUs as a job holds."""
         return gpus // self.reserved * hosts
 
     def _filled(self, jobs: int, places: int) -> int:
-        """Places that get jobs."""
+        """Return the number of places that get jobs."""
         together = self.at_a_time(jobs, places)
         return min(places, math.ceil(together / self.room) if self.piled else together)
 
@@ -106,7 +106,7 @@ class Division:
 
 
 def enough_words(fewer: int, gpus: int, hosts: int, jobs: int) -> str:
-    """Say that fewer GPUs than so many on each host are enough for so many jobs.
+    """Say that fewer GPUs are enough for these jobs; `gpus`: GPUs per host.
 
     >>> enough_words(45, 8, 8, jobs=45)
     'as fast on 45 GPUs of 6 hosts for 45 jobs, each a trial or a chain of trials'
@@ -116,12 +116,12 @@ def enough_words(fewer: int, gpus: int, hosts: int, jobs: int) -> str:
 
 
 def of_hosts(gpus: int, hosts: int) -> str:
-    """Say how many hosts have so many GPUs each; empty for a single host, or where each has one."""
+    """Return ` of N hosts`; empty for a single host, or if each host has one GPU."""
     return f" of {hosts} hosts" if hosts > 1 and gpus > 1 else ""
 
 
 def _parted(values: Iterable[T], parts: int, weight: Callable[[T], float]) -> list[list[T]]:
-    """Divide the values among so many lists, each into that of the least weight so far.
+    """Distribute the values over `parts` lists, each to the list with the smallest weight so far.
 
     >>> _parted([1, 1, 1, 5, 1], 2, float)
     [[1, 1, 1], [1, 5]]

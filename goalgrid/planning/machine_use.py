@@ -12,13 +12,13 @@ from goalgrid.runners.gpu.cards import Card
 
 @dataclass(frozen=True)
 class GpuMachine:
-    """A type of GPU that a user asks about, and the machine that has it."""
+    """A type of GPU that the user asks about, and the machine that contains it."""
 
     card: Card
     hourly: float | None = None
-    """The price of an hour on a GPU."""
+    """Price of one GPU-hour."""
     gpus: int = 0
-    """Number in the machine; 0: the user asks about no machine."""
+    """Number of GPUs in the machine; 0: the user asks about no machine."""
     cores: int | None = None
     """CPU cores of the machine."""
     hosts: int = 1
@@ -29,27 +29,27 @@ class GpuMachine:
         return self.gpus * self.hosts
 
     def price(self, seconds: Span) -> str:
-        """Return `, 3.4 to 5.6 at 2 an hour`; empty without a price."""
+        """Return `, 3.4 to 5.6 at 2 per GPU-hour`; empty without a price."""
         if not self.hourly:
             return ""
         price = seconds * (self.hourly / 3600)
-        per = f"at {self.hourly:g} an hour"
+        per = f"at {self.hourly:g} per GPU-hour"
         if price.most < 0.01:
             return f", less than 0.01 {per}"
         return f", at most {Span(price.most, price.most).text(per)}" if price.least < 0.01 else f", {price.text(per)}"
 
     def jobs(self, together: int, cpus: int) -> int:
-        """Return how many trials run on a GPU at a time: as many as have room, and CPUs."""
+        """Return the number of concurrent trials per GPU, limited by memory (`together`) and by CPUs."""
         return max(1, min(together, self.cores // (self.gpus * cpus)) if self.cores else together)
 
     def threads(self, jobs: int, workers: int) -> int:
-        """Return how many threads decode for a GPU."""
+        """Return the number of decoding threads per GPU."""
         return min(jobs * workers, max(1, self.cores // self.gpus)) if self.cores else jobs * workers
 
     def fed_by(self, threads: int, jobs: int) -> str:
-        """Say what allows `threads` to decode for a GPU."""
+        """Say how to get `threads` decoding threads per GPU."""
         if self.cores and threads > self.cores // self.gpus:
-            return f"it needs {threads} cores a GPU"
+            return f"it needs {threads} cores per GPU"
         return f"set resources.cpu = {math.ceil(threads / jobs)}"
 
 
@@ -58,8 +58,8 @@ class MachineUse:
     """The jobs of a launch on rented GPUs.
 
     Args:
-        jobs: GPU seconds of each, as `Division.clock` takes them.
-        once: seconds of what is done once, before any job.
+        jobs: GPU seconds of each job, as for `Division.clock`.
+        once: seconds of work done once, before any job.
     """
 
     rented: GpuMachine
@@ -83,12 +83,12 @@ class MachineUse:
         return self.division.as_fast(self.jobs, self.rented.gpus, self.rented.hosts)
 
     def lines(self) -> list[str]:
-        """Say the time and the price on these GPUs, and on fewer that are as fast."""
+        """Report wall time and price on these GPUs, and on fewer GPUs if these are as fast."""
         rented, clock = self.rented, self.clock
         where = counted(rented.all_gpus, "GPU") + of_hosts(rented.gpus, rented.hosts)
         where += f" and {counted(rented.cores, 'core')}{' each' * (rented.hosts > 1)}" if rented.cores else ""
-        idle = f", of which {self.busy} work" if self.busy < rented.all_gpus else ""
-        lines = [f"on {where}{idle}: {clock.scaled(CLOCK)} on the clock{rented.price(clock * rented.all_gpus)}"]
+        idle = f", {self.busy} of them busy" if self.busy < rented.all_gpus else ""
+        lines = [f"on {where}{idle}: {clock.scaled(CLOCK)} wall-clock{rented.price(clock * rented.all_gpus)}"]
         if enough := self.enough():
             lines.append(enough + rented.price(self._clock_on(self.as_fast) * self.as_fast))
         return lines
@@ -101,6 +101,6 @@ class MachineUse:
         return enough_words(fewer, self.rented.gpus, self.rented.hosts, len(self.jobs))
 
     def _clock_on(self, gpus: int) -> Span:
-        """Return the seconds on `gpus`, of all hosts if these are all; frozen networks run on all of them first."""
+        """Return the wall time in seconds on `gpus` GPUs; frozen networks first run on all of them."""
         hosts = self.rented.hosts if gpus == self.rented.all_gpus else 1
         return self.division.clock(self.jobs, gpus // hosts, hosts) + self.once * (1 / gpus)

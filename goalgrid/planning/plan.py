@@ -1,4 +1,4 @@
-"""What `goalgrid plan` says: axes, why each trial would be trained or not, tables that it fills, work left, cost."""
+"""The plan printed by `goalgrid plan`: axes, which trials would be trained and why, tables filled, work and cost."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 LABEL = 11
 """Width of the label before a group of lines."""
 SHORT = 15
-"""Epochs after which T^cir without its offset was as good on Flickr8k: docs/variants.md."""
+"""Number of epochs after which T^cir without its offset caught up on Flickr8k (docs/variants.md)."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Why each trial of a grid would be trained or not, and what that costs."""
+    """Which trials of a grid would be trained, why, and at what cost."""
 
     grid_state: GridState
     decisions: Sequence[TrialDecision]
     trials: Sequence[Trial]
-    """Those that a run begins to train, and `pending`."""
+    """The trials that a run starts to train, and `pending`."""
     cost: GridCost
     pending: Sequence[Trial] = ()
-    """Stand-ins for the trials that start once validation has chosen."""
+    """Stand-ins for the trials that start once settings are selected on validation."""
     device: DeviceCost | None = None
     starts: Sequence[str] = ()
-    """How published checkpoints are other models than the trials that start from them."""
+    """How published checkpoints differ from the models of the trials that start from them."""
     notes: Sequence[str] = ()
-    """What a user must know of the data."""
+    """Notes on the data."""
     calls: Sequence[str] = ()
-    """How pretrained networks are called whose weights are on this machine."""
+    """How pretrained networks whose weights are on this machine are called."""
     missing: Sequence[str] = ()
-    """The data without which a run does not start."""
+    """Missing data without which a run does not start."""
 
     @classmethod
     def of(
@@ -62,11 +62,11 @@ class Plan:
         """Return the plan for the chosen trials.
 
         Args:
-            jobs: trials at a time; None: as the grid says, else the number that fits here.
-            rented: a GPU that the user asks about, with the price of an hour on it, and the machine that has it.
-            allow_leak: whether test images may train or validate.
+            jobs: number of concurrent trials; None: the grid's setting, or else as many as fit here.
+            rented: a GPU that the user asks about, with its price and machine.
+            allow_leak: whether test images may be in the training or validation split.
 
-        UserError: the filter names no trial, or these trials cannot be trained on their data.
+        Raises UserError if no trial matches the filter, or these trials cannot be trained on their data.
         """
         grid_state.data.check(grid_state.selected(choice.only))
         decisions = decide(grid_state, choice)
@@ -102,7 +102,7 @@ class Plan:
         }
 
     def lines(self, *, per_trial: bool = False) -> list[Note]:
-        """Return the plan for a reader; with `per_trial`, a line for every trial, too."""
+        """Return the plan as lines for a reader; with `per_trial`, one more line per trial."""
         grid_state, decisions = self.grid_state, self.decisions
         axes = grid_state.grid.axes().items()
         longest = max((len(decision.trial.id) for decision in decisions), default=0)
@@ -144,7 +144,7 @@ def _labelled(label: str, part: str | Note) -> Note:
 
 
 def scale_lines(trials: Iterable[Trial]) -> list[str]:
-    """Say which objectives average over a batch where others of the recipe sum: both are clipped at one norm."""
+    """Report which objectives average over a batch while others of the same recipe sum, as both are clipped alike."""
     by_recipe: dict[str, dict[bool, dict[str, None]]] = {}
     for trial in trials:
         shared = trial.shared
@@ -163,7 +163,7 @@ def scale_lines(trials: Iterable[Trial]) -> list[str]:
 
 
 def _budget(grid_state: GridState) -> list[str]:
-    """Say how many trials there are now and at most, and how far each contest is."""
+    """Report the current and maximum number of trials, and the state of each contest."""
     if grid_state.grid.budget is None:
         return []
     now = f"{counted(len(grid_state.trials), 'trial')} now, at most {grid_state.most:,}: seeds are added until resolved"
@@ -171,32 +171,32 @@ def _budget(grid_state: GridState) -> list[str]:
 
 
 def _search(grid_state: GridState) -> list[str | Note]:
-    """Say what each cell chooses, of how many points, and how far the choices are."""
+    """Report what each cell searches, over how many points, and how far the searches are."""
     select = grid_state.grid.select
     if select is None:
         return []
     counts = sorted({len(search.points) for search in grid_state.searches})
-    points = f"{' or '.join(map(str, counts))} point{'s' * (counts != [1])} a cell"
+    points = f"{' or '.join(map(str, counts))} point{'s' * (counts != [1])} per cell"
     text = f"{', '.join(select.over)}: {points}, with seed {select.seed}, by {select.by}"
-    text += ", the default among them" * (select.include == "default")
+    text += ", including the default" * (select.include == "default")
     if select.confirm:
-        text += f"; the best {select.confirm} again with {counted(select.confirm_seeds, 'further seed')}"
-    text += f"; {select.repeats} searches a cell, one for each seed" * (select.repeats > 1)
+        text += f"; the best {select.confirm} confirmed with {counted(select.confirm_seeds, 'further seed')}"
+    text += f"; {select.repeats} searches per cell, one per seed" * (select.repeats > 1)
     return [text, *filter(None, [grid_state.stops_none]), *choice_lines(grid_state), *earlier_lines(grid_state)]
 
 
 def _faint(trials: Sequence[Trial]) -> list[str]:
-    """Return the objectives by which trainings as short as these barely learn, and what helps."""
+    """Name the objectives that barely learn in trainings as short as these, with possible remedies."""
     short = [trial.shared for trial in trials if trial.epochs < SHORT and not trial.parents]
     names = dict.fromkeys(t.objective.name for t in short if is_faint(t.objective.name, t.objective.parameters))
     return [f"{', '.join(names)}: {FAINT}. What helps: {FAINT_HELPS}"] if names else []
 
 
 def _then(grid_state: GridState, pending: Sequence[Trial]) -> list[str]:
-    """Return the trials that wait for a choice: of how many cells, and for how many search trials each."""
+    """Report how many trials wait for settings to be selected, and for how many search trials per cell."""
     numbers = sorted({len(search.states) for search in grid_state.searches if search.waiting})
     trials = "the search trial" if numbers == [1] else f"all {' or '.join(map(str, numbers))} search trials"
-    return [f"{len(pending):3} x chosen at the end of {trials} of its cell"] if pending else []
+    return [f"{len(pending):3} x with selected settings, after {trials} of their cell"] if pending else []
 
 
 def _work(grid_state: GridState, trials: Sequence[Trial]) -> list[str]:
@@ -208,14 +208,14 @@ def _work(grid_state: GridState, trials: Sequence[Trial]) -> list[str]:
 
 def _nothing(grid_state: GridState) -> str:
     if other := len(grid_state.trained_on_other_data):
-        return f"nothing without --stale: {counted(other, 'trial')} trained on data that changed since"
+        return f"nothing without --stale: {counted(other, 'trial')} trained on data that has changed since"
     if old := len(of_other_code(grid_state)):
         return f"nothing without --stale: {counted(old, 'trial')} trained with older code"
     return "nothing: nothing is left to train"
 
 
 def _grouped(decisions: Sequence[TrialDecision]) -> list[str]:
-    """Return `  3 x interrupted`: trials by reason, the most frequent reason first."""
+    """Count trials by reason, the most frequent first, as lines like `  3 x interrupted`."""
     lines = []
     for alike, details in _by_size((decision.alike, decision.detail) for decision in decisions):
         detail = details[0] if len({*details}) == 1 else ""
@@ -224,12 +224,12 @@ def _grouped(decisions: Sequence[TrialDecision]) -> list[str]:
 
 
 def _by_size(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
-    """Return the values of each key, most values first."""
+    """Group the values by key, largest group first."""
     return sorted(grouped(pairs).items(), key=lambda item: -len(item[1]))
 
 
 def _fills(grid_state: GridState) -> "list[Coverage]":
-    """Compare every table that the grid names with its cells."""
+    """Return how much of each of its papers' tables the grid's cells cover."""
     if not grid_state.grid.tables:
         return []
     from goalgrid.results.reference.coverage import coverage
@@ -238,10 +238,12 @@ def _fills(grid_state: GridState) -> "list[Coverage]":
 
 
 def _filled(coverage: "Coverage") -> list[str]:
-    """Say which share of the table's numbers the grid fills, and why others will be missing, a line for each reason."""
+    """Report how many of the table's numbers the grid fills, and why others will be missing, one line per reason."""
     total = len(coverage.filled) + len(coverage.lacking)
     share = f"all {total}" if not coverage.lacking else f"{len(coverage.filled)} of {total}"
-    changed = f", by settings other than the recipes': {', '.join(coverage.changed)}" if coverage.changed else ""
+    changed = (
+        f", with settings that differ from the recipes': {', '.join(coverage.changed)}" if coverage.changed else ""
+    )
     rows = (", ".join(filter(None, [result.model, result.loss])) for result, _ in coverage.lacking)
     missing = [(gap.why, gap.name or f"({row})") for (_, gap), row in zip(coverage.lacking, rows, strict=True)]
     return [

@@ -1,1 +1,1 @@
-"""What came out of a grid: its tables, effects, comparisons, claims and report, from the records."""
+"""Report a grid's results from its records: tables, effects, comparisons, claims, figures and HTML reports."""

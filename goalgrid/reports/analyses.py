@@ -1,4 +1,4 @@
-"""`goalgrid effects`, `claims` and `compare`: which axis matters, which sentences hold, and how two grids differ."""
+"""Analyses for `goalgrid effects`, `claims` and `compare`: main effects, tests of claims, differences of two grids."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from goalgrid.state.papers import usual_protocol
 
 
 def _metrics(metric: str, direction: str, protocol: str | None) -> list[str]:
-    """Return the metric in this direction, or in both; UserError: an unknown name, or one that does not fit."""
+    """Return the metric in this direction or both; raise UserError for unknown or contradictory names."""
     check_known("metric", metric, METRIC_NAMES)
     check_known("direction", direction, DIRECTION_NAMES)
     if metric == "rsum" and direction != "both":
@@ -42,9 +42,9 @@ def analysed(
     source: str = "",
     overrides: Sequence[str] = (),
 ) -> list[Analysis]:
-    """Analyse every block that has finished trials, by every metric.
+    """Analyse every block that has finished trials, for every metric.
 
-    `source`, `overrides`: how the grid was named. The others are those of `LoadedGrid.effects`.
+    `source`, `overrides`: the grid as the user named it. The other arguments are those of `LoadedGrid.effects`.
     """
     metrics = _metrics(metric, direction, protocol)
     scores = some_scores(grid_state, protocol, source, overrides, "effects")
@@ -53,12 +53,12 @@ def analysed(
 
 
 def judged(paper: str | None, grid: str | None, home: Home, overrides: Sequence[str] = ()) -> list[claims.ClaimSource]:
-    """Judge which claims hold in the papers' own tables, and which in the finished trials of a grid.
+    """Test which claims hold in the papers' published tables and in the finished trials of a grid.
 
     Args:
-        paper: a name in `PAPERS`; a grid, if `grid` is None and no paper has this name; None: all papers.
+        paper: a name in `PAPERS`, or a grid if no paper has this name and `grid` is None; None: all papers.
 
-    UserError: the grid has no two finished cells that a claim compares.
+    Raises UserError if no claim compares two finished cells of the grid.
     """
     if grid is None and paper is not None and paper not in PAPERS:
         given, paper, grid = paper, None, paper
@@ -74,8 +74,8 @@ def judged(paper: str | None, grid: str | None, home: Home, overrides: Sequence[
         scores = some_scores(grid_state, None, grid, overrides, "claims")
         tested = claims.judged(papers, partial(claims.measured, cells=grid_state.cells, scores=scores))
         if all(claim.verdict == claims.ABSENT for claim in tested):
-            compared = f"no two cells that a sentence of {', '.join(papers)} compares"
-            raise UserError(f"grid {grid_state.grid.name!r} has {compared}. Their own tables: goalgrid claims.")
+            compared = f"no two cells that a claim of {', '.join(papers)} compares"
+            raise UserError(f"grid {grid_state.grid.name!r} has {compared}. For the published tables: goalgrid claims.")
         sources.append(claims.ClaimSource(grid_state.grid.name, tested, conditions_of(grid_state.cells)))
     return sources
 
@@ -91,21 +91,21 @@ def compared(
     direction: str = "both",
     protocol: str | None = None,
 ) -> GridComparison:
-    """Compare B minus A, cell by cell; UserError: nothing to compare with, or grids in which no cells correspond.
+    """Compare two grids cell by cell (B minus A); raise UserError if there is no B, or no cells correspond.
 
     Args:
-        b: None: the grid `a`.
+        b: the grid B; None: the same as `a`.
         other: the runs folder of B; None: that of A.
-        replaced: whether A is as it was before its trials were last retrained; without `b`, of these alone.
+        replaced: use A's results from before its trials were last retrained; without `b`, only of retrained trials.
     """
     metrics = _metrics(metric, direction, protocol)
     if b is None and other is None and not replaced:
         raise UserError(
-            f"compare {a!r} with what? Name a second grid, or its runs folder by --other-runs; --replaced compares "
-            "with the trials before they were retrained."
+            f"nothing to compare {a!r} with. Give a second grid, or another runs folder by --other-runs; --replaced "
+            "compares with the results from before trials were retrained."
         )
     if other is not None and not other.path.is_dir():
-        raise UserError(f"--other-runs {other.path}: there is no such folder.")
+        raise UserError(f"--other-runs {other.path}: folder does not exist.")
     first, second = BeforeReplacement(home.path) if replaced else home, other or home
     grid = recall(a, first)
     read = partial(  # both sides by one protocol
@@ -121,7 +121,7 @@ def compared(
 
 
 def section(beside: str | None, grid: str, home: Home, other: Home | None) -> documents.Document | None:
-    """Compare the grid with another, or with itself in another runs folder, for a report; None without either."""
+    """Compare the grid with another, or with itself in another runs folder, for a report; None if neither is given."""
     if beside is None and other is None:
         return None
     return grid_comparison.document(compared(beside or grid, grid, other or home, other=home))
@@ -130,16 +130,16 @@ def section(beside: str | None, grid: str, home: Home, other: Home | None) -> do
 def _side(
     name: str, home: Home, read: Callable[..., Scores], metrics: Sequence[str], ids: Collection[str] | None
 ) -> Side:
-    """Read a side from the disk; UserError: no grid has this name, or none of its trials is done.
+    """Read one side of a comparison from the disk; raise UserError if there is no such grid, or no trial is done.
 
-    `ids`: the trials that are compared; None: all.
+    `ids`: the trials to compare; None: all.
     """
     grid = recall(name, home)
     grid_state = GridState.of(grid, home)
     cells, states = grid_state.cells, grid_state.states
     if all(states[trial.id] is not State.DONE for cell in cells for trial in cell.trials):
         if isinstance(home, BeforeReplacement):
-            raise UserError(f"no trial of grid {grid.name!r} was done and then retrained under {home.path}.")
+            raise UserError(f"grid {grid.name!r} has no trial under {home.path} that was done and then retrained.")
         begin = Step.of("run", name, runs=home.path)
         raise UserError(f"no trial of grid {grid.name!r} is done under {home.path}. Start it: {{step}}", begin)
     if ids is not None:

@@ -1,4 +1,4 @@
-"""`goalgrid fair`, and what `[fair] require` asks of `run` and `table`: the fairness sheet of a grid as it is now."""
+"""The fairness sheet of a grid, for `goalgrid fair`, and the check of `[fair] require` in `run` and `table`."""
 
 from collections.abc import Sequence
 
@@ -10,18 +10,18 @@ from goalgrid.state.grid_state import GridState
 
 
 def sheet(grid_state: GridState, source: str = "", overrides: Sequence[str] = ()) -> list[FairRow]:
-    """Return a row for each cell that has chosen its settings; NothingDone: no trial is done.
+    """Return one row per cell that has selected its settings; raise NothingDone if no trial is done.
 
     Args:
-        source: how the grid was named.
-        overrides: how it was changed.
+        source: the grid as the user named it.
+        overrides: the overrides it was given.
     """
     scores = some_scores(grid_state, None, source or grid_state.grid.name, overrides, "fair")
     return fair_rows(grid_state.cells, scores, grid_state.home)
 
 
 def unfair(grids: Sequence[Grid], home: Home) -> list[str]:
-    """Return the faults of the finished trials of these grids against the rules that each requires, a line each."""
+    """Return the violations of each grid's required rules by its finished trials, one line each."""
     lines = list[str]()
     for grid in grids:
         if grid.fair.require:

@@ -1,4 +1,4 @@
-"""What `goalgrid figures` draws: figures of a grid from its records, and of one trial by its weights."""
+"""Draw the figures of `goalgrid figures`: of a grid from its records, and of one trial from its weights."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,24 +20,24 @@ ATTENTION, EXAMPLES = "attention", "examples"
 
 @dataclass(frozen=True)
 class FigureRequest:
-    """What is drawn, and the options that `goalgrid figures` alone has; no kinds: all figures of the grid."""
+    """The requested figures, and the options specific to `goalgrid figures`; without kinds, all figures of the grid."""
 
     kinds: Sequence[str]
     format: str
     only: str = ""
     protocol: str | None = None
-    columns: int | None = option(None, "Width in columns of a paper; drops the title.", min=1, max=2)
+    columns: int | None = option(None, "Width in columns of a paper; omits the title.", min=1, max=2)
     points: float = option(8.5, "Font size in points.", "POINTS", min=4, max=20)
-    trial: str = option("", "With attention or examples: whose; a wrong id lists the trials.", "ID")
+    trial: str = option("", "With attention or examples: the trial; an unknown id lists all.", "ID")
     image: str = option("", "With attention: a test image, by file name or id; default: the first.", "NAME")
-    caption: str = option("1", "With attention: the image's Nth caption, or a text of your own.", "N|TEXT")
+    caption: str = option("1", "With attention: the image's Nth caption, or any text.", "N|TEXT")
     quantity: list[str] = option(  # noqa: RUF009
-        (), "With training or steps: draw this logged value; a wrong name lists all.", "NAME"
+        (), "With training or steps: draw this logged value; an unknown name lists all.", "NAME"
     )
-    reference: str = option("", "With training: a paper's printed curve, e.g. 2ad-figureA1.", "CURVE")
+    reference: str = option("", "With training: add a paper's published curve, e.g. 2ad-figureA1.", "CURVE")
 
     def check(self) -> None:
-        """Check names and options; UserError: an unknown name, or options that do not fit the figures."""
+        """Check names and options; raise UserError for unknown names, or options that do not apply to the figures."""
         from goalgrid.results import figures
 
         known = [*figures.FIGURES, ATTENTION, EXAMPLES]
@@ -46,11 +46,11 @@ class FigureRequest:
             check_known("figure", kind, known)
         if (self.trial and not self.of_trial) or (self.image and ATTENTION not in self.kinds):
             example = "goalgrid figures GRID attention --trial ID"
-            raise UserError(f"--trial, --image and --caption belong to attention, --trial also to examples: {example}")
+            raise UserError(f"--trial, --image and --caption apply to attention, --trial also to examples: {example}")
         logged = {"training", "steps"} & {*self.kinds}
         if (self.quantity and not logged) or (self.reference and "training" not in self.kinds):
             example = "goalgrid figures GRID training --quantity NAME"
-            raise UserError(f"--quantity and --reference belong to training: {example}")
+            raise UserError(f"--quantity and --reference apply to training: {example}")
 
     @property
     def of_trial(self) -> list[str]:
@@ -60,7 +60,7 @@ class FigureRequest:
 def write(
     request: FigureRequest, grid: str, home: Home, overrides: Sequence[str], folder: Path | None
 ) -> Iterator[str]:
-    """Write the figures, without a folder into that of the grid; yields a line for each file or figure without data."""
+    """Write the figures to a folder (default: the grid's); yield one line per file, and per figure without data."""
     from goalgrid.reports.tables import some_scores
     from goalgrid.results import figures
 
@@ -86,7 +86,7 @@ def write(
 
 
 def _of_trial(grid_state: GridState, request: FigureRequest) -> "Iterator[tuple[str, Figure]]":
-    """Name and picture of the examples and the attention of a trial, where they are asked for."""
+    """Yield names and figures of the trial's examples and attention, if requested."""
     if EXAMPLES in request.kinds:
         yield f"{EXAMPLES}-{request.trial}", retrieved(grid_state, request.trial).draw()
     if ATTENTION in request.kinds:

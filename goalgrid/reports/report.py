@@ -1,4 +1,4 @@
-"""What `goalgrid report` and `goalgrid site` write: a grid as one HTML page, once or while it runs; and many grids."""
+"""Write the HTML pages of `goalgrid report` (one grid, once or while it runs) and `goalgrid site` (many grids)."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,17 +38,17 @@ def render(
     index: str = "",
     wording: Wording = str,
 ) -> str:
-    """Return the page as HTML; UserError: records cannot be read, or the trial has no weights.
+    """Return the report page as HTML; raise UserError if records cannot be read, or the trial has no weights.
 
     Args:
-        measured: results to show; None: they are read from the records.
-        refresh: seconds after which the page loads itself again while trials are left.
-        live: of a page that is served: how often its results were read; 0: it is a file.
+        measured: results to show; None: read them from the records.
+        refresh: seconds after which the page reloads itself while trials are unfinished.
+        live: for a served page, how many times its results have been read; 0: the page is a file.
         beside: the comparison with another grid.
-        examples_of: id of the trial whose queries and answers are shown; empty: none.
-        paper: the table of a paper that is shown, filled by the trials of all grids.
-        index: the page of all grids, relative to this one; empty: there is none.
-        wording: writes the next steps that the page names.
+        examples_of: id of the trial whose queries and results are shown; empty: none.
+        paper: the paper's table to show, filled with the trials of all grids.
+        index: relative link to the index of all grids; empty: there is none.
+        wording: formats the next steps on the page.
     """
     name = grid_state.grid.name
     step = partial(Step.of, runs=grid_state.home.path)
@@ -79,13 +79,13 @@ def render(
 
 
 def _runs_words(wording: Wording, home: Home) -> str:
-    """Return what names the runs folder in commands that templates spell themselves."""
+    """Return the option that names the runs folder, for commands written in templates."""
     bare, whole = (wording(Step.of("status", runs=runs)) for runs in (None, home.path))
     return whole.removeprefix(bare)
 
 
 def standing_of(grid_state: GridState, wording: Wording) -> dict[str, Any]:
-    """Return the state of the grid, as the page shows it."""
+    """Return the state of the grid for the page."""
     return {
         "headline": grid_state.headline(),
         "states": {state.value: grid_state.counts[state] for state in ORDER},
@@ -97,7 +97,7 @@ def standing_of(grid_state: GridState, wording: Wording) -> dict[str, Any]:
 
 
 def read(grid_state: GridState) -> Measured:
-    """Read the results of the finished trials, with examples of attention where a model has it."""
+    """Read the results of the finished trials, with examples of attention if a model has it."""
     grid, left_out = grid_state.grid, list[str]()
     scores = scores_of(grid_state, leave=left_out.append)
     results = replace(Measured.of(grid.name, grid_state.cells, scores, grid_state.home), left_out=left_out)
@@ -119,7 +119,7 @@ def watch(
     paper: str | None,
     wording: Wording = str,
 ) -> Iterator[GridState]:
-    """Write the page every so many seconds until every trial is done or failed; yield the state that it shows."""
+    """Write the page every `seconds` until every trial has ended; yield each state that it shows."""
     done, measured = None, Measured()
     while True:
         if done != grid_state.having(State.DONE):
@@ -140,18 +140,18 @@ def _unfinished(grid_state: GridState) -> bool:
 def write_site(
     folder: Path, names: Sequence[str], home: Home, comparisons: Sequence[str], wording: Wording = str
 ) -> Iterator[Path]:
-    """Write the pages of these grids, or of all that ran, then the index; yields each path.
+    """Write the pages of these grids (default: all that have run), then the index; yield each path.
 
     Args:
-        comparisons: `A,B` each.
+        comparisons: pairs of grids to compare, `A,B` each.
 
-    UserError: nothing ran here, a grid is unknown or has nothing to compare, or `folder` has an index of another's.
+    Raises UserError if no grid has run, a grid is unknown or cannot be compared, or `folder` has a foreign index.html.
     """
     index = folder / INDEX
     check_output(index)
     if not (names := names or home.grids()):
         first = Step.of("run", "demo", runs=home.path, load=True)
-        raise UserError(f"no grid ran under {home.path}. Start one: {{step}}", first)
+        raise UserError(f"no grid has run under {home.path}. Start one: {{step}}", first)
     grids = {grid.name: grid for grid in (named_grids.recall(name, home) for name in names)}
     for name in grids:
         check_output(folder / PAGES / f"{name}.html")
@@ -159,7 +159,7 @@ def write_site(
     for words in comparisons:
         a, _, b = map(str.strip, words.partition(","))
         if not (a and b) or "," in b:
-            raise UserError(f"--compare {words!r}: name two grids, e.g. --compare {a or 'mine'},demo")
+            raise UserError(f"--compare {words!r}: give two grids, e.g. --compare {a or 'mine'},demo")
         compared[f"{b} minus {a}"] = section(a, b, home, None)
     entries = []
     for grid in grids.values():

@@ -1,4 +1,4 @@
-"""`goalgrid report --serve`: the page of a grid on this machine, kept current. It only reads the runs folder."""
+"""`goalgrid report --serve`: serve a live page of a grid on this machine. It only reads the runs folder."""
 
 import secrets
 import socket
@@ -23,21 +23,21 @@ from goalgrid.results.export.report_page import Measured
 from goalgrid.state.grid_state import GridState
 
 SECONDS = 1.0
-"""Between two looks at the folder."""
+"""Seconds between two checks of the folder."""
 
 SILENT_SECONDS = 10.0
-"""How long a connection may say nothing before it is closed."""
+"""Seconds after which an idle connection is closed."""
 
 MOST = 64
-"""Open connections; one more closes the oldest."""
+"""Maximum number of open connections; one more closes the oldest."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'"
 
 
 class LivePage:
-    """The page as the folder has it: its state each second, its results when another trial is done.
+    """A page that follows the runs folder: its state every second, its results whenever another trial is done.
 
-    Results take seconds to read and draw, so another thread does it, and the state does not wait for them.
+    Results take seconds to read and draw, so another thread reads them, and the state does not wait for them.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class LivePage:
         self._standing: dict[str, Any] | None = None
         self._readers = ThreadPoolExecutor(1)
         self.current = b"", ""
-        """The page and its ETag: together, since a request may read them while they change."""
+        """The page and its ETag, in one tuple, since requests may read them while they change."""
 
     def follow(self) -> None:
-        """Look at the folder now, and from now on in a thread, as long as the process lives."""
+        """Read the folder now, then keep following it in a daemon thread."""
         self._look()
         threading.Thread(target=self._follow, name="report", daemon=True).start()
 
@@ -71,7 +71,7 @@ class LivePage:
                 self._trouble = str(error)
 
     def _look(self) -> None:
-        """Begin to read results if others are done now; take those that are read; render what changed."""
+        """Start reading results if more trials are done, take results that have been read, and render any change."""
         if self._reading and self._reading.done():
             reading, self._reading = self._reading, None
             self._measured, self._read, self._standing = reading.result(), self._read + 1, None
@@ -91,7 +91,7 @@ class LivePage:
 
 
 class _Server(ThreadingHTTPServer):
-    """Holds a bounded number of connections, each with a thread, so that silent ones keep nobody out."""
+    """Server with a bounded number of connections, each in a thread, so that idle ones cannot block others."""
 
     request_queue_size = 128
 
@@ -113,33 +113,31 @@ class _Server(ThreadingHTTPServer):
 
 
 def serve(page: LivePage, host: str, port: int) -> None:
-    """Serve the page until the process ends.
+    """Serve the page until the process ends; on interfaces other than loopback, under a secret path.
 
-    On other interfaces than loopback, it has a secret path.
-
-    UserError: the address or the port cannot be used.
+    Raises UserError if the address or the port cannot be used.
     """
     try:
         here = ip_address(host).is_loopback
         server = _Server((host, port), _handler(page, path := "/" if here else f"/{secrets.token_urlsafe(16)}/"))
     except ValueError:
-        raise UserError(f"--host is the number of an interface, e.g. 127.0.0.1 or 0.0.0.0, not {host!r}") from None
+        raise UserError(f"--host must be an IP address, e.g. 127.0.0.1 or 0.0.0.0, not {host!r}") from None
     except (OSError, OverflowError) as error:
         raise UserError(
-            f"port {port} of {host} cannot be used: {str(error).rstrip('.')}. --port 0 takes a free one."
+            f"port {port} of {host} cannot be used: {str(error).rstrip('.')}. --port 0 picks a free one."
         ) from None
     port = server.server_address[1]
     name = socket.gethostname()
     tell(f"http://{host if here else name}:{port}{path}   (Ctrl-C ends it)")
     if here:
-        tell(f"from another machine: ssh -L {port}:127.0.0.1:{port} {name}, then the same address there")
+        tell(f"from another machine: ssh -L {port}:127.0.0.1:{port} {name}, then open the same address there")
     page.follow()
     server.serve_forever()
 
 
 def _handler(page: LivePage, path: str) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        """Answers one path; a name that is not this machine's cannot be made to point here by a foreign page."""
+        """Answers one path, and only for local host names, so that DNS rebinding by a foreign page fails."""
 
         timeout = SILENT_SECONDS
 
@@ -163,6 +161,6 @@ def _handler(page: LivePage, path: str) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(html)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing of each request."""
+            """Log no requests."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""Tables: drawn from records or from a paper, and written."""
+"""Draw tables from records or from a paper, and write them."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -29,7 +29,10 @@ from goalgrid.state.status_lines import seed_lines
 
 
 def draw(request: TableRequest, home: Home, grid: Grid | None = None) -> Table:
-    """Draw the requested table, of `grid` if it is at hand; UserError: unknown names, or options that do not fit."""
+    """Draw the requested table; raise UserError for unknown names or contradictory options.
+
+    `grid`: the grid, if it is already loaded.
+    """
     check_known("layout", request.layout or "goal", layouts.LAYOUTS)
     for name in request.metric.split(","):
         check_known("metric", name, COLUMN_NAMES)
@@ -44,15 +47,15 @@ def draw(request: TableRequest, home: Home, grid: Grid | None = None) -> Table:
 
 
 def with_seeds(table: Table, grid_state: GridState) -> Table:
-    """Add to the caption what the table lacks, where validation chooses, and what is out, where seeds are added."""
+    """Add to the caption the cells that have not selected their settings, and the state of seeds until resolved."""
     lacking = [search.title for search in grid_state.searches if not search.chosen]
-    sentences = [f"Not shown, since nothing is chosen yet: {', '.join(lacking)}."] if lacking else []
+    sentences = [f"Not shown, since no settings are selected yet: {', '.join(lacking)}."] if lacking else []
     sentences += [f"{line[0].upper()}{line[1:]}." for line in seed_lines(grid_state)]
     return table.saying(*sentences)
 
 
 def with_letters(table: Table, grid_state: GridState) -> Table:
-    """The table with letters for the faults of its cells, which LaTeX explains below it."""
+    """Return the table with letters for the fairness violations of its cells, explained below it in LaTeX."""
     from goalgrid.results.analysis.fairness import fair_rows, lettered
 
     return lettered(table, fair_rows(grid_state.cells, scores_of(grid_state), grid_state.home))
@@ -61,7 +64,7 @@ def with_letters(table: Table, grid_state: GridState) -> Table:
 def some_scores(
     grid_state: GridState, protocol: str | None, source: str, overrides: Sequence[str], verb: str = "table"
 ) -> Scores:
-    """Return what finished trials measured, as `scores_of`; NothingDone: none is done, with what helps."""
+    """Return the scores of finished trials, as `scores_of`; raise NothingDone, with advice, if there are none."""
     scores, grid, home = scores_of(grid_state, protocol), grid_state.grid, grid_state.home
     if not scores.rows:
         states = set(grid_state.states.values())
@@ -71,39 +74,39 @@ def some_scores(
         if other:
             done = f"all {counted(other, 'trial')} that are done were {OTHER_DATA}"
             again = Step.of("run", source, set=tuple(overrides), stale=True, runs=home.path)
-            helps = Note("Retrain them: {step}", again)
+            helps = Note("To retrain them: {step}", again)
         elif states <= {State.PLANNED}:
             helps = start(source, home, overrides, verb=verb)
         else:
             done = f"{'no record can be read' if State.DONE in shown else done} ({grid_state.headline()})"
             to_run = State.DONE not in shown and states <= {State.DONE, State.PLANNED}
-            verb, text = ("run", "Go on") if to_run else ("status", "Why, and what helps")
+            verb, text = ("run", "To continue") if to_run else ("status", "For the reasons and advice")
             helps = Note(f"{text}: {{step}}", Step.of(verb, source, set=tuple(overrides), runs=home.path))
         raise NothingDone(f"grid {grid.name!r} under {home.path}: {done}. {helps.text}", helps.step)
     return scores
 
 
 def known_protocol(grid: Grid, name: str | None) -> str | None:
-    """Return the protocol of this name, or of the data set of this name in [evaluate]; None: the usual protocol.
+    """Return the protocol of this name, or that of the data set of this name in [evaluate]; None: the usual protocol.
 
-    UserError: no data set of the grid has it, and [evaluate] does not ask for it.
+    Raises UserError if neither the grid's data sets nor [evaluate] have it.
     """
     on = [protocol for protocol in grid.evaluate.names if name in grid.evaluate.datasets]
     known = [protocol for dataset in grid.datasets for protocol in catalog.protocols(dataset)] + grid.evaluate.names
     if on or name is None or name in known:
         return next((protocol for protocol in on if protocol in catalog.protocols(str(name))), name)
     if grid.datasets == [name]:
-        raise UserError(f"grid {grid.name!r} trains on {name!r}, and shows it without this option.")
+        raise UserError(f"grid {grid.name!r} trains on {name!r}, which is shown by default; leave this option out.")
     field = "datasets" if name in (*catalog.names("datasets"), *grid.datasets) else "protocols" if name == ECCV else ""
     more = Step.of("resume", grid.name, set=(f'evaluate.{field}=["{name}"]',), load=True) if field else None
-    where, hint = f"of grid {grid.name!r}", "[evaluate] may ask for more: {step}." if more else ""
+    where, hint = f"of grid {grid.name!r}", "To add it to [evaluate]: {step}." if more else ""
     raise UserError(unknown("protocol or data set", name, dict.fromkeys(known), where=where, hint=hint), more)
 
 
 def scores_of(grid_state: GridState, protocol: str | None = None, leave: Leave = leave_out) -> Scores:
-    """Return what finished trials measured, by the usual protocol or this one; UserError: no data set has it.
+    """Return the scores of finished trials by this protocol (None: the usual one); raises as `known_protocol`.
 
-    `leave`: takes the message of a file that cannot be read and is left out.
+    `leave`: called with a message for each unreadable file, which is skipped.
     """
     grid = grid_state.grid
     return Scores.read(
@@ -116,13 +119,13 @@ def scores_of(grid_state: GridState, protocol: str | None = None, leave: Leave =
 class KeptTable(NamedTuple):
     table: Table
     written: bool
-    """Whether its files and the records are in the grid's folder."""
+    """Whether the table's files and the records were written to the grid's folder."""
 
 
 def keep_table(grid_state: GridState) -> KeptTable | None:
-    """Write the grid's table and its records into the grid's folder; None where no trial is done.
+    """Write the grid's table and records to the grid's folder; return None if no trial is done.
 
-    A disk that takes none of it costs a warning.
+    If they cannot be written, warn.
     """
     scores = scores_of(grid_state) if grid_state.counts[State.DONE] else None
     if not (scores and scores.rows):
@@ -134,23 +137,23 @@ def keep_table(grid_state: GridState) -> KeptTable | None:
         write_records(scores.rows, grid_state.home, folder.results)
         renderers.write_all(table, folder.tables)
     except UserError as error:
-        warn(f"the table is not kept: {error}")
+        warn(f"the table was not saved: {error}")
         return KeptTable(table, written=False)
     return KeptTable(table, written=True)
 
 
 def table_of_paper(name: str | None, home: Home, against: str | None = None) -> Table | None:
-    """Draw a paper's own table with our numbers, `against` "paper" next to its own; None without name or trials."""
+    """Draw a paper's table with our numbers, if `against` is "paper" next to its own; None without name or trials."""
     with suppress(NothingDone):
         return draw(TableRequest("", paper=name, against=against), home) if name else None
     return None
 
 
 def shortfall(request: TableRequest, home: Home, table: Table | None) -> tuple[State, str]:
-    """Return the state of all trials of the requested table, and what it lacks; empty: nothing.
+    """Return the combined state of the requested table's trials, and a description of what is missing (or empty).
 
-    Failed if a trial of it failed, interrupted if it lacks any other, done if it lacks none. `table`: as drawn, None:
-    nothing is done.
+    The state is failed if one of its trials failed, interrupted if others are missing, and done if none is missing.
+    `table`: the table as drawn; None: no trial is done.
     """
     missing = dict(pair for entry in table.entries() for pair in entry.score.missing) if table else {}
     states = [State.FAILED if why.startswith(State.FAILED) else State.INTERRUPTED for why in missing.values()]
@@ -165,7 +168,7 @@ def shortfall(request: TableRequest, home: Home, table: Table | None) -> tuple[S
 
 @dataclass(frozen=True)
 class Delivered:
-    """A table in a format, and the file that it was written to; None: it is to be shown."""
+    """A table in a format, and the file it was written to; None if it is to be printed."""
 
     table: Table
     kind: str
@@ -175,8 +178,8 @@ class Delivered:
 def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -> Delivered:
     """Draw the requested table, and write it if it goes to a file.
 
-    A Parquet table without `output` goes into the grid's folder. `kind`: the format; "terminal": of a file, the format
-    that its ending names.
+    A Parquet table without `output` is written to the grid's folder. `kind`: the format; with "terminal" and a file,
+    the format given by its suffix.
     """
     grid = None if request.reference or request.paper else recall(request.grid, home, request.set_)
     folder = home.path / ("papers" if request.paper else "reference") / (request.paper or request.grid)
@@ -184,7 +187,7 @@ def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -
     kind = renderers.format_for(output, kind) if output else kind
     table = draw(request, home, grid)
     if kind != "latex" and (given := request.of_latex):
-        raise UserError(f"for LaTeX alone: {', '.join(given)}. Give --format latex, or --output NAME.tex.")
+        raise UserError(f"{', '.join(given)} can be used for LaTeX only. Give --format latex, or --output NAME.tex.")
     if kind == "latex" and grid and grid.letters_faults:
         table = with_letters(table, GridState.of(grid, home, request.only))
     if kind == "terminal" or not (output or kind in renderers.DATA):
@@ -195,11 +198,11 @@ def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -
 
 
 def _filled(request: TableRequest, home: Home) -> Table:
-    """Draw a paper's table, filled by the trials of all grids."""
+    """Draw a paper's table, filled with the trials of all grids."""
     named = {"GRID": request.grid, "--reference": request.reference, "--protocol": request.protocol}
     named |= {"--rows, --columns and --blocks": request.axes, "--set": request.set_, "--only": request.only}
     if others := [name for name, value in named.items() if value]:
-        raise UserError(f"--paper fills a paper's own table by its own protocols; leave {', '.join(others)} out.")
+        raise UserError(f"--paper fills a paper's table by the paper's protocols; leave {', '.join(others)} out.")
     source = filled(str(request.paper), home)
     if not source.used:
         if source.undecided:
@@ -216,7 +219,7 @@ def _filled(request: TableRequest, home: Home) -> Table:
 def _printed(request: TableRequest) -> Table:
     options = ("against", "protocol", "only", "rows", "columns", "blocks", "marks", "set_")
     if given := [f"--{name.rstrip('_')}" for name in options if getattr(request, name)]:
-        raise UserError(f"--reference shows a table as the paper printed it; leave {' and '.join(given)} out.")
+        raise UserError(f"--reference shows a table as published; leave {' and '.join(given)} out.")
     from goalgrid.results.reference.reading import Paper
 
     paper = Paper.read(request.grid)

@@ -1,1 +1,1 @@
-"""What is on the disk: grids by name, states of their trials, data at hand; and what merge and prune change there."""
+"""Read the state on the disk: grids by name, states of their trials, available data; merge and prune runs folders."""

@@ -1,6 +1,6 @@
-"""[select]: the searches of each cell, and what validation chose, as the finished search trials say.
+"""[select]: the hyper-parameter searches of each cell, and the settings selected on validation so far.
 
-The disk is the state: every look reads the validation metrics again. No test metric is read here.
+The only state is on the disk: validation metrics are read again each time. No test metric is read here.
 """
 
 import math
@@ -23,36 +23,36 @@ from goalgrid.results.records import record_cache
 
 @dataclass(frozen=True)
 class Search:
-    """A search of a cell."""
+    """One hyper-parameter search of a cell."""
 
     points: tuple[Cell, ...]
-    """A cell for each point that differs for this cell: its search trial, those that confirm it, then its finals."""
+    """One cell per distinct point: its search trial, its confirmation trials, then its final trials."""
     swept: Point
-    """What the grid sweeps, which tables show."""
+    """The values the grid sweeps over, as shown in tables."""
     states: Mapping[str, State]
-    """Of its search trials by id, one a point; behind them, of those that confirm the best points."""
+    """States by trial id: of the search trials (one per point), then of those that confirm the best points."""
     chosen: Chosen | None
-    """None: a search trial has not ended, or none is done."""
+    """The selected point; None if a search trial has not ended, or none is done."""
     seeds: range
-    """Of its search trials, then of those that confirm."""
+    """The seed of its search trials, then the seeds of its confirmation trials."""
     number: str = ""
-    """`search 2 of 3`; empty where it is the only one of its cell."""
+    """`search 2 of 3`; empty if the cell has only one search."""
     confirm: int = 0
-    """How many of its best points are trained with further seeds."""
+    """Number of best points that are confirmed with further seeds."""
 
     @property
     def trials(self) -> list[str]:
-        """Ids of the search trials, and of those that confirm the best points."""
+        """The ids of the search trials, then of the confirmation trials of the best points."""
         return list(self.states)
 
     @cached_property
     def finals(self) -> set[str]:
-        """Return the ids of all trials that may be chosen."""
+        """The ids of the final trials of all points, any of which may be selected."""
         return {trial.id for point in self.points for trial in self._finals(point)}
 
     @property
     def waiting(self) -> int:
-        """Search trials that have not ended."""
+        """The number of search and confirmation trials that have not ended."""
         return sum(state not in ENDED for state in self.states.values())
 
     @property
@@ -64,12 +64,15 @@ class Search:
 
     @property
     def most(self) -> int:
-        """How many trials it may come to have."""
+        """The maximum number of trials it may have."""
         confirmed = min(self.confirm, len(self.points)) * (len(self.seeds) - 1)
         return len(self.points) + confirmed + len(self._finals(self.points[0]))
 
     def pending(self, named: Collection[str] | None = None) -> list[Trial]:
-        """Stand-ins, at its first points, for the trials that wait for its choice, or for those that are named."""
+        """Return stand-ins, at its first points, for the trials that wait for its selection.
+
+        `named`: only for these ids; default: for all.
+        """
         if not self.waiting:
             return []
         finals = ([t for t in self._finals(p) if named is None or t.id in named] for p in self.points)
@@ -79,7 +82,7 @@ class Search:
 
     @property
     def final(self) -> tuple[Trial, ...]:
-        """The trials of the chosen values, which tables show."""
+        """The trials with the selected values, as shown in tables."""
         assert self.chosen
         place = self.trials.index(self.chosen.best.trial)
         return self._finals(self.points[place])
@@ -110,7 +113,7 @@ def searches(grid: Grid, home: Home) -> list[Search]:
 
 
 def cells_of(every: Iterable[Search]) -> list[Cell]:
-    """Return the cells of tables, with the trials of the chosen values: those of which no search is waiting."""
+    """Return the cells whose searches have all ended, with the trials of the selected values, for tables."""
     cells, places = list[Cell](), ((search.points[0], search) for search in every)
     for several in grouped(((p.dataset, p.recipe, p.objective, s.swept), s) for p, s in places).values():
         chosen = [search for search in several if search.chosen]
@@ -122,16 +125,16 @@ def cells_of(every: Iterable[Search]) -> list[Cell]:
 
 
 class _Results(NamedTuple):
-    """What the disk says of the search trials, by id."""
+    """State and results of the search trials on the disk, by id."""
 
     states: Mapping[str, State]
     values: Mapping[str, float]
-    """The metric that decides, of trials that are done, stopped or diverged (-inf)."""
+    """The selection metric of trials that are done, stopped or diverged (-inf)."""
     epochs: Mapping[str, int]
     failures: Mapping[str, Failure | None]
-    """Of failed trials."""
+    """Failure classes of failed trials."""
     epochs_of: Mapping[str, int]
-    """Epochs of a whole training."""
+    """Planned epochs of each trial."""
 
     @classmethod
     def read(cls, select: Select, trials: Sequence[Trial], home: Home) -> Self:
@@ -157,7 +160,7 @@ class _Results(NamedTuple):
 def _search(
     select: Select, seeds: range, every: Sequence[Cell], swept: Point, results: _Results, earlier: EarlierSearches
 ) -> Search:
-    """Return a search of a cell, by the cells of all its points: those with equal search trials are one point."""
+    """Build the search of a cell from the cells of all its points; points with equal search trials count once."""
     points = dict[str, Cell]()
     for cell in every:
         points.setdefault(cell.trials[0].id, cell)
@@ -195,7 +198,7 @@ def _search(
 
 
 def with_trials(every: Iterable[Search], finals: Iterable[Cell]) -> list[Cell]:
-    """Return the cells of all points: search trials, and with them the trials of tables and what these start from."""
+    """Return the cells of all points with their search trials, the final trials in tables, and all parents of these."""
     needed, points = {trial.id for cell in finals for trial in cell.trials}, [cell for s in every for cell in s.points]
     needed.update(trial_id for search in every for trial_id in search.trials)
     for cell in reversed(points):  # parents come before
@@ -204,7 +207,7 @@ def with_trials(every: Iterable[Search], finals: Iterable[Cell]) -> list[Cell]:
 
 
 def halvings(grid: Grid, every: Iterable[Search]) -> dict[str, Halving]:
-    """Return the rules that may stop search trials, by id; a trial from which another starts is never stopped."""
+    """Map the id of each search trial that may be stopped early to its rule; trials with children are never stopped."""
     if grid.select is None:
         return {}
     titles = {cell.trials[0].id: search.title for search in every for cell in search.points}
@@ -213,13 +216,13 @@ def halvings(grid: Grid, every: Iterable[Search]) -> dict[str, Halving]:
 
 
 def _searching(select: Select, cells: Iterable[Cell]) -> list[Cell]:
-    """Return the cells with their search trials, and with those that may confirm them, alone."""
+    """Return the cells with only their search and confirmation trials."""
     number = len(select.searches[0])
     return [replace(cell, trials=cell.trials[:number]) for cell in cells]
 
 
 def _ruled(select: Select, trials: Iterable[Trial]) -> list[str]:
-    """Return the ids of the search trials that the rule may stop."""
+    """Return the ids of the search trials that the early-stopping rule may stop."""
     if select.stop == "none":
         return []
     by_id = {trial.id: trial for trial in trials}
@@ -228,7 +231,7 @@ def _ruled(select: Select, trials: Iterable[Trial]) -> list[str]:
 
 
 def _states(select: Select, trials: Sequence[Trial], home: Home) -> dict[str, State]:
-    """Return the states of search trials, by id; one that waits for a failed or diverged trial counts as such, too."""
+    """Return the states of search trials, by id; a trial whose parent failed or diverged gets its parent's state."""
     first = {seeds[0] for seeds in select.searches}
     states = home.states(
         [trial.id for trial in trials], _ruled(select, [trial for trial in trials if trial.seed in first])

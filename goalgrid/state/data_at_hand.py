@@ -1,4 +1,4 @@
-"""The data of a grid on this machine: what they hold, and which finished trials were trained on other data."""
+"""The data of a grid on this machine: sizes, fingerprints, and whether trials can be trained on it."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 
 class DataAtHand:
-    """What the data sets of a grid hold on this machine, each read at most once.
+    """Contents of a grid's data sets on this machine, each read at most once.
 
-    Data that are not on this machine, or that cannot be read, are not compared.
+    Data that is missing here or cannot be read is not compared.
     """
 
     def __init__(self, grid: Grid, home: Home) -> None:
         self.grid, self.home = grid, home
         self.unreadable: dict[str, str] = {}
-        """Why data cannot be read, by data set."""
+        """The reason why data cannot be read, by data set."""
         self._found: dict[DataKey, Content | None] = {}
 
     @property
     def now(self) -> Now:
-        """The code and the data that would train the grid's trials now, for comparison with what records hold."""
+        """The current code and data fingerprints of the grid's trials, for comparison with records."""
         from goalgrid.runners.training.fingerprint import code_fingerprint
 
         return Now(code_fingerprint, self.fingerprint)
 
     def content(self, shared: Shared | TrialSettings) -> "Content | None":
-        """Return what the data set of these settings holds; None where it cannot be compared."""
+        """Return the content of the data set of these settings; None if it is missing here or cannot be read."""
         key = DataKey.of(shared.dataset, shared.model, shared.objective.columns)
         if key not in self._found:
             try:
@@ -48,25 +48,25 @@ class DataAtHand:
         return self._found[key]
 
     def fingerprint(self, shared: Shared | TrialSettings) -> str:
-        """Fingerprint of the data that these settings would train on now; empty where they cannot be compared."""
+        """Return the fingerprint of the data that these settings would train on now; empty if it cannot be read."""
         content = self.content(shared)
         return content.fingerprint if content else ""
 
     def sizes(self, shared: Shared) -> dict[str, tuple[int, int]]:
-        """Images and captions by split: of the data here, else the official sizes; empty where neither is known."""
+        """Map splits to numbers of images and captions: of the data here, or the official sizes; empty if unknown."""
         if content := self.content(shared):
             return {split: (images, captions) for split, images, captions in content.sizes}
         return {name: (s.images, s.captions) for name, s in catalog.described(shared.dataset.name).splits.items()}
 
     def epoch_steps(self, shared: Shared) -> int | None:
-        """Steps of an epoch on the data here, else on the official data; None where their size is not known."""
+        """Return the steps per epoch for the data here, or for the official sizes; None if these are unknown."""
         if not (sizes := self.sizes(shared)):
             return None
         learnt, _ = learnt_captions(shared, sizes["train"])
         return batches_of_epoch(learnt, shared.train)
 
     def check(self, trials: Sequence[Trial]) -> None:
-        """Check that the data of these trials can be read, where this machine has a root for them; else UserError."""
+        """Check that the data of these trials, if its folder is known, can be read; raise UserError if it cannot."""
         every = (trial.shared for trial in trials)
         keys = (DataKey.of(shared.dataset, shared.model, shared.objective.columns) for shared in every)
         for key in dict.fromkeys(keys):
@@ -75,7 +75,7 @@ class DataAtHand:
                 self._read(DataKey(name, key.features, None))
 
     def missing(self, trials: Iterable[Trial]) -> dict[str, str]:
-        """Say why these trials, or their evaluations, cannot read data here, by data set without a folder."""
+        """Map each data set that these trials or their evaluations need but whose folder is missing to the reason."""
         named = dict.fromkeys(trial.shared.dataset.name for trial in trials)
         reasons = dict[str, str]()
         for name in [*named, *(self.grid.evaluate.datasets if named else ())]:
@@ -89,12 +89,12 @@ class DataAtHand:
         return reasons
 
     def check_fit(self, trials: Iterable[Trial], *, allow_leak: bool) -> list[str]:
-        """Check that these trials can be trained on the data here, as a launch does; else UserError.
+        """Check that these trials can be trained on the data here, as a launch does; raise UserError if they cannot.
 
-        Returns what a user must know of the data. What a launch asks of its machine is left to it: data without a root
-        here, weights, CPUs and GPUs.
+        Returns notes on the data for the user. Requirements on the machine are only checked by the launch: data without
+        a folder here, weights, CPUs and GPUs.
 
-        `allow_leak`: whether test images may train or validate.
+        `allow_leak`: whether test images may be in the training or validation split.
         """
         from goalgrid.retrieval.fit import check_fit
 
@@ -116,10 +116,10 @@ class DataAtHand:
         return list(lines)
 
     def check_calls(self, trials: Iterable[Trial]) -> list[str]:
-        """Return how the pretrained networks on this machine are called, a line each, and where not as published.
+        """Describe how each pretrained network on this machine is called, and where that differs from its publication.
 
         Raises:
-            UserError: a network cannot be called, or its files do not decide what the settings leave to them.
+            UserError: if a network cannot be called, or its files lack a choice that the settings leave to them.
         """
         from goalgrid.retrieval.encoders.calls.tower_calls import tower_calls
 
@@ -129,13 +129,17 @@ class DataAtHand:
         return list(dict.fromkeys(line for call in calls for line in call.lines()))
 
     def check_starts(self, trials: Iterable[Trial]) -> list[str]:
-        """Say how published checkpoints are other models than the trials to train that start from them, a line each.
+        """Describe how published checkpoints differ from the models of the trials that start from them, one line each.
 
-        UserError: a checkpoint is not on this machine, or does not fit; or a trial starts from a model and trains none.
+        Raises UserError if a checkpoint is missing here or does not fit, or if a trial that starts from a model has no
+        epochs.
         """
         starting = {id(trial.shared): trial for trial in trials if trial.shared.train.starts_from or trial.parents}
         if any(trial.epochs == 0 and not trial.shared.members for trial in starting.values()):
-            raise UserError("train.epochs = 0 trains nothing that starts from a model. Evaluate it: goalgrid evaluate.")
+            raise UserError(
+                "train.epochs = 0 evaluates a model as initialised by its recipe, but this trial starts from a trained "
+                "model. To evaluate that model, use goalgrid evaluate."
+            )
         if not (published := [trial.shared for trial in starting.values() if trial.shared.train.starts_from]):
             return []
         from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
@@ -162,9 +166,10 @@ class DataAtHand:
 
 
 def learnt_captions(shared: Shared, train: tuple[int, int]) -> tuple[int, bool]:
-    """Count the captions that train in an epoch, of images and captions of the split; and whether that is certain.
+    """Return the number of captions trained on per epoch, and whether it is exact.
 
-    The first `dataset.train_images` have their share of the captions if all images have equally many.
+    `train`: images and captions of the training split. With `dataset.train_images`, the captions of the first images
+    are estimated as if all images had equally many.
     """
     images, captions = train
     few = min(images, shared.dataset.train_images or images)

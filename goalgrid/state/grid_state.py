@@ -1,4 +1,4 @@
-"""A grid as it stands on the disk: its cells, its trials, their states and their records."""
+"""Read the state of a grid from the disk: its cells and trials, their states and their records."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,17 +25,20 @@ if TYPE_CHECKING:
 
 ORDER = (*SETTLED, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED, State.UNREADABLE)
 COLUMNS = (*provenance.COLUMNS, "steps", "epochs", "train_seconds", "parameters", "val_rsum")
-"""What is read of the records of finished trials."""
+"""Columns that are read from the records of finished trials."""
 WORDS = 40
-"""Values of an axis that are spelled out."""
+"""Maximum number of values of an axis that are listed."""
 
 
 class NothingDone(Incomplete):
-    """No trial of the grid is done, so that there is nothing to show."""
+    """Raised if no trial of the grid is done, so that there is nothing to show."""
 
 
 def overall(states: Collection[State]) -> State:
-    """Return the state of all trials together: done if all are settled; running if others train all that are left."""
+    """Combine the states of all trials: done if all are settled, running if other processes train all unfinished ones.
+
+    Failed if any has failed; otherwise interrupted.
+    """
     unfinished = set(states) - {*SETTLED}
     if not unfinished:
         return State.DONE
@@ -46,28 +49,28 @@ def overall(states: Collection[State]) -> State:
 
 @dataclass(frozen=True)
 class GridState:
-    """A grid with the trials that it has by now, imported ones last, and their states, read at the first use."""
+    """A grid with the trials it has so far (imported ones last), and their states, read on first use."""
 
     grid: Grid
     home: Home
     cells: list[Cell]
-    """The cells of tables: where validation chooses settings, those whose search is done."""
+    """The cells shown in tables; with [select], those whose search is done."""
     points: list[Cell]
-    """The cells of all trials: where validation chooses settings, one for each point that a cell tries."""
+    """The cells of all trials; with [select], one for each point that a cell's search tries."""
     searches: "Sequence[Search]" = ()
     halvings: Mapping[str, Halving] = field(default_factory=dict)
-    """By trial id, the rule that may stop it."""
+    """Maps the id of each trial that may be stopped early to the rule that may stop it."""
     contests: "Mapping[str, Resolution]" = field(default_factory=dict)
-    """Where the contest for the best stands, by block; empty for a grid with fixed seeds."""
+    """The state of the contest for the best cell, by block; empty for a grid with fixed seeds."""
     only: str = ""
-    """The filter that chose the trials; empty: they are all trials of the grid."""
+    """The filter that selected the trials; empty: all trials of the grid."""
 
     @classmethod
     def of(cls, grid: Grid, home: Home, only: str = "") -> "GridState":
-        """Return the grid with the trials that it has by now; with a filter, those that it names.
+        """Read the grid with the trials it has so far, or those that match a filter.
 
-        If seeds are added until resolved, these are a part of all its trials; if validation chooses settings, the
-        search trials and the trials with chosen values.
+        If seeds are added until resolved, these are only some of all its possible trials; with [select], they are the
+        search trials and the trials with the selected values.
         """
         imported = imported_cells(grid, home)
         if grid.select is None:
@@ -98,14 +101,14 @@ class GridState:
 
     @cached_property
     def states(self) -> dict[str, State]:
-        """By trial id; only a trial that was started costs a look into its folder."""
+        """The state of each trial by id; only folders of trials that were started are read."""
         states = self.home.states((trial.id for trial in self.trials), self.halvings)
         searched = (item for search in self.searches for item in search.states.items())
         return states | {name: state for name, state in searched if state is State.DIVERGED}
 
     @property
     def stops_none(self) -> str:
-        """A warning that the rule that may stop search trials never can, or an empty string."""
+        """A warning if the early-stopping rule can never stop a search trial; otherwise empty."""
         epochs = max((trial.epochs for trial in self.trials if trial.id in self.halvings), default=None)
         select = self.grid.select
         if select is None or epochs is None or epochs > select.grace:
@@ -123,13 +126,13 @@ class GridState:
         return [trial for trial in self.trials if self.states[trial.id] is state]
 
     def unfinished(self) -> list[Trial]:
-        """Return the trials that have something left to train or to mend."""
+        """Return the trials that still have to be trained, or whose folder cannot be read."""
         return [trial for trial in self.trials if self.states[trial.id] not in SETTLED]
 
     def selected(self, only: str) -> list[Trial]:
-        """Return the trials that a filter names by the grid's axes, `state` or `failure`; UserError: it names none.
+        """Return the trials that match a filter on the grid's axes, `state` or `failure`; raise UserError if none does.
 
-        With a trial that waits for a choice, it names the search trials of that choice.
+        If a match waits for a search, the trials of that search are included.
         """
         if not only:
             return self.trials
@@ -139,15 +142,15 @@ class GridState:
                 named.update(search.trials)
         if chosen := [trial for trial in self.trials if trial.id in named]:
             return chosen
-        raise UserError(f"--only {only!r} names none of the grid's trials: validation chose other values.")
+        raise UserError(f"--only {only!r} matches none of the grid's trials: other values were selected on validation.")
 
     def pending(self, only: str = "") -> list[Trial]:
-        """Stand-ins, at a first point, for the trials that wait for a choice and that a filter names."""
+        """Return stand-ins, at a first point, for the trials that match a filter and wait for a search to end."""
         named = self._named(only) if only else None
         return [trial for search in self.searches for trial in search.pending(named)]
 
     def _named(self, only: str) -> set[str]:
-        """Return the ids of the trials that a filter names, those of values that may still be chosen included."""
+        """Return the ids of the trials that match a filter, including those with values that may still be selected."""
         failures = {trial.id: self.folder(trial).failure() for trial in self.having(State.FAILED)}
         classes = {trial_id: failure.value for trial_id, failure in failures.items() if failure}
         states = {trial_id: state.value for trial_id, state in self.states.items()}
@@ -157,19 +160,19 @@ class GridState:
 
     @cached_property
     def imported(self) -> list[Trial]:
-        """Records of published checkpoints, which nobody trains here."""
+        """The records of published checkpoints, which are not trained here."""
         return [trial for trial in self.trials if trial.shared.published]
 
     @property
     def candidates(self) -> list[Cell]:
-        """The cells of all trials that the grid may come to have: of every choice, and with all seeds."""
+        """The cells of all trials that the grid may eventually have: for every possible selection, with all seeds."""
         if self.searches:
             return [cell for search in self.searches for cell in search.points]
         return expand(self.grid)
 
     @property
     def most(self) -> int:
-        """How many trials there are once all seeds are added."""
+        """The number of trials once all seeds have been added."""
         if self.searches:
             return sum(search.most for search in self.searches)
         return len(trials_of(expand(self.grid)))
@@ -183,17 +186,17 @@ class GridState:
         return f"{counted(len(self.trials), 'trial')}{chosen}{chained}: {counts}"
 
     def sums(self) -> dict[str, int]:
-        """Return how many trials there are, and how many are done, failed, and stopped by a rule."""
+        """Count all trials, and those that are done, failed or stopped by a rule."""
         return {"trials": len(self.trials), **{state.value: self.counts[state] for state in ENDED}}
 
     @cached_property
     def records(self) -> dict[str, dict[str, Any]]:
-        """By id: the provenance of each finished trial with a readable record, its steps, epochs, seconds and rsum."""
+        """The `COLUMNS` of each finished trial with a readable record, by id."""
         return self._records[0]
 
     @property
     def unreadable(self) -> dict[str, str]:
-        """Why the record of a finished trial cannot be read, by trial id."""
+        """The reason why a finished trial's record cannot be read, by trial id."""
         return self._records[1]
 
     @cached_property
@@ -209,11 +212,11 @@ class GridState:
 
     @cached_property
     def elsewhere(self) -> set[str]:
-        """Return the ids in the runs folder of trials that are none of the grid's."""
+        """The ids of trials in the runs folder that do not belong to the grid."""
         return self.home.standing() - self.states.keys()
 
     def records_of(self, ids: Iterable[str]) -> list[dict[str, Any]]:
-        """Return what `records` holds, of finished trials of other grids; without records that cannot be read."""
+        """Return the `COLUMNS` of these finished trials of other grids; unreadable records are skipped."""
         if not (others := list(ids)):
             return []
         from goalgrid.results.records import record_cache
@@ -221,10 +224,10 @@ class GridState:
         return list(record_cache.rows(self.home, others, COLUMNS, unreadable={}).values())
 
     def reached(self, trial: Trial, left: Collection[str] = ()) -> State:
-        """Return the state that counts for a command: a trial of other data, or that lacks evaluations, is not done.
+        """Return a trial's state for exit codes: it is not done if its data changed or evaluations are missing.
 
         Args:
-            left: ids as `left_by` gives them, of trials with which nobody goes on.
+            left: ids of trials that their launch has abandoned, from `left_by`.
         """
         if trial.id in self.unreadable or trial.id in self.of_other_data:
             return State.INTERRUPTED
@@ -237,16 +240,16 @@ class GridState:
 
     @cached_property
     def _held(self) -> set[str]:
-        """Return the ids of the trials that a process trains, and of the trials that come after them."""
+        """The ids of the trials that a process is training, and of the trials that depend on them."""
         return self.with_children(trial.id for trial in self.having(State.RUNNING))
 
     def left_by(self, launches: Collection[str]) -> set[str]:
-        """Return the ids of trials whose lease these launches hold after their driver ended, and of dependent ones."""
+        """Return the ids of trials whose leases these ended launches still hold, and of trials that depend on them."""
         latest = ((trial.id, self.folder(trial).latest()) for trial in self.having(State.RUNNING))
         return self.with_children(trial_id for trial_id, it in latest if it and it.launch() in launches)
 
     def with_children(self, ids: Iterable[str]) -> set[str]:
-        """These trials, and those that come after them in their chains."""
+        """Return these ids and those of all trials that depend on them."""
         family = set(ids)
         for trial in self.trials if family else ():  # parents first
             if not family.isdisjoint(trial.parents):
@@ -255,7 +258,7 @@ class GridState:
 
     @cached_property
     def stale(self) -> dict[str, list[Stale]]:
-        """Finished trials by id that a run now might not repeat, with the reasons."""
+        """The finished trials that a rerun might not reproduce, by id, with the reasons."""
         if not self.counts[State.DONE]:
             return {}
         stale = provenance.stale(self._trained_here, self.points, self.data.now)
@@ -263,12 +266,12 @@ class GridState:
 
     @property
     def patched(self) -> dict[str, str]:
-        """The versions that changed since without a change of any number, by id of the finished trials."""
+        """The library versions that have changed without effect on results, by id of the finished trial."""
         return provenance.patched(self._trained_here) if self.records else {}
 
     @property
     def _trained_here(self) -> dict[str, dict[str, Any]]:
-        """The records of finished trials without those of published checkpoints."""
+        """The records of finished trials, except imported published checkpoints."""
         imported = {trial.id for trial in self.imported}
         return {trial_id: row for trial_id, row in self.records.items() if trial_id not in imported}
 
@@ -278,17 +281,17 @@ class GridState:
 
     @cached_property
     def of_other_data(self) -> set[str]:
-        """Return the ids of the trials that are done, but on other data than are here now: no table shows them."""
+        """The ids of finished trials whose data has changed since; tables do not show them."""
         return provenance.of_other_data(self.records, self.points, self.data.fingerprint)
 
     @property
     def trained_on_other_data(self) -> set[str]:
-        """Those of other data that can be retrained: a published checkpoint is imported again instead."""
+        """The ids in `of_other_data` that can be retrained, i.e. all but imported published checkpoints."""
         return self.of_other_data - {trial.id for trial in self.imported}
 
     @cached_property
     def lacking(self) -> dict[str, list[str]]:
-        """Return the protocols that [evaluate] still lacks on the data here now, by trial id."""
+        """The protocols of [evaluate] that are still missing for the current data, by trial id."""
         if not self.grid.evaluate.names:
             return {}
         from goalgrid.results.records.models import FurtherEvaluation
@@ -305,7 +308,7 @@ class GridState:
         return lacking
 
     def evaluation_lines(self) -> list[str]:
-        """Return `missing evaluations: 12 by eccv, 12 by f30k-1k`; empty where none is missing."""
+        """Return `missing evaluations: 12 by eccv, 12 by f30k-1k`; empty if none is missing."""
         counts = Counter(name for names in self.lacking.values() for name in names)
         parts = ", ".join(f"{count:,} by {name}" for name, count in counts.items())
         return [f"missing evaluations: {parts}"] if parts else []
@@ -320,7 +323,7 @@ class GridState:
 
 
 def _in_budget(grid: Grid, cells: list[Cell], home: Home) -> "tuple[list[Cell], dict[str, Resolution]]":
-    """Return the cells with the seeds that they are to have by now, and the contests that decide it."""
+    """Return the cells with the seeds they need so far, and the contests that decide this."""
     if grid.budget is None or not cells:
         return cells, {}
     from goalgrid.state import seeds
@@ -329,7 +332,7 @@ def _in_budget(grid: Grid, cells: list[Cell], home: Home) -> "tuple[list[Cell], 
 
 
 def ranges(values: Iterable[object]) -> list[str]:
-    """Return the values as words; four or more whole numbers in a row become a range, and many words are cut.
+    """Format values as words: four or more consecutive integers become a range, and a long list is shortened.
 
     >>> ranges([0, 1, 2]), ranges([0, 1, 2, 3, 7, 0.1, "con_con"])
     (['0', '1', '2'], ['0-3', '7', '0.1', 'con_con'])

@@ -1,7 +1,7 @@
-"""Taking finished trials from another runs folder, a colleague's or another cluster's: verified, and never over ours.
+"""Merge finished trials of another runs folder: each is verified, and finished trials here are never overwritten.
 
-A trial is copied beside its place, verified there, flushed to the disk with `done` last, and renamed in one step: a
-merge that is cut off leaves no half of a trial, and the same command goes on.
+A trial is copied to a temporary folder next to its place, verified there, flushed to the disk with `done` last, and
+renamed atomically: an interrupted merge leaves no partial trial, and the same command continues it.
 """
 
 import errno
@@ -50,12 +50,12 @@ COPIED = (
     "best_checkpoint", "record",
 )  # fmt: skip
 Outcome = Literal["taken", "same", "kept", "refused"]
-"""same: it is here already; kept: it is here with other results, or in training, and stays."""
+"""same: already here, with equal results; kept: here with different results or in training, and not replaced."""
 
 
 @dataclass(frozen=True)
 class Merged:
-    """A trial that is done in the other runs folder, and what became of it, with the reason."""
+    """The outcome of merging one finished trial of the other runs folder, with the reason."""
 
     trial: str
     outcome: Outcome
@@ -68,19 +68,21 @@ IN_TRAINING: tuple[Outcome, str] = "kept", "it is being trained here"
 def grids_of(
     other: Home, home: Home, name: str | None, roots: Sequence[str], leave: Callable[[str], None]
 ) -> list[Grid]:
-    """Return the grids of the other runs folder, or that of this name, with the places of data here; or UserError.
+    """Return the grids of the other runs folder, or only the one called `name`, with the data folders of this machine.
 
     `roots`: DATASET=DIR; each grid takes the folders of its own data sets.
-    `leave`: called with the reason why a grid is left out: it runs code that this user never named, or its file is
-    damaged. A damaged grid that `name` asks for is a UserError.
+    `leave`: called with the reason why a grid is skipped: it runs code that this user has not approved, or its file is
+    damaged.
+
+    Raises UserError if there is no such grid or data folder, or if the file of the grid called `name` is damaged.
     """
     names = other.grids()
     if not names:
-        raise UserError(f"no grid was run under {other.path}: it is no runs folder, or an empty one.")
+        raise UserError(f"no grid has run under {other.path}: it is not a runs folder, or it is empty.")
     if name:
         check_known("grid", name, names, where=f"in {other.path}")
     if other.path.resolve() == home.path.resolve():
-        raise UserError(f"{other.path} is the runs folder itself; name another one, or --runs.")
+        raise UserError(f"{other.path} is the runs folder to merge into; give another folder, or another --runs.")
     grids, every = list[Grid](), list[str]()
     for known in [name] if name else names:
         try:
@@ -97,7 +99,7 @@ def grids_of(
         grid = read_grid(known, other, roots=own) if own else grid
         for folder in map(grid.root, grid.datasets if own else ()):
             if folder and not folder.is_dir():
-                raise UserError(f"no folder {folder}, which --root names: data of trials are compared with its data.")
+                raise UserError(f"--root: folder {folder} does not exist; merge needs it to compare the trials' data.")
         grids.append(grid if own else grid.model_copy(update={"data": {**grid.data, **here}}))
     for root in roots if every else ():
         if "=" in root:
@@ -106,11 +108,11 @@ def grids_of(
 
 
 def merge(grid: Grid, other: Home, home: Home, *, stale: bool = False, take: bool = True) -> list[Merged]:
-    """Take the trials of a grid that are done there and not here; what became of each.
+    """Copy the trials of a grid that are done in `other` but not in `home`; return the outcome of each.
 
     Args:
-        stale: take trials of other code than here, too; tables say so, as of any stale trial.
-        take: copy; else only say what would become of each.
+        stale: also take trials trained with code other than the code here; tables then mark them as stale.
+        take: copy the trials; if False, only report what would be copied.
     """
     cells = expand(grid)
     imported = imported_cells(grid, other)
@@ -140,7 +142,7 @@ def merge(grid: Grid, other: Home, home: Home, *, stale: bool = False, take: boo
 
 
 def lines(grid: Grid, merges: Sequence[Merged], other: Home, home: Home, *, took: bool) -> list[str]:
-    """Return how many trials became what, then the trials that were not taken, by reason."""
+    """Report the number of trials by outcome, then the trials that were not taken, by reason."""
     words: dict[Outcome, str] = {"taken": "taken" if took else "to take", "same": "here already"}
     words |= {"kept": "kept as here", "refused": "refused"}
     counts = Counter(merged.outcome for merged in merges)
@@ -148,7 +150,7 @@ def lines(grid: Grid, merges: Sequence[Merged], other: Home, home: Home, *, took
     reasons = grouped((f"{merged.outcome}: {merged.why}", merged.trial) for merged in merges if merged.why)
     named = {*home.grid(grid.name).ids(), *home.grid(grid.name).imported_ids()}
     unnamed = {m.trial for m in merges if m.outcome == "taken"} - named
-    add = f"{counted(len(unnamed), 'trial')} taken that grid {grid.name!r} here does not name; run it with their axes"
+    add = f"{counted(len(unnamed), 'trial')} taken that grid {grid.name!r} here does not contain; add their axes to it"
     return [
         f"{grid.name}: {counted(len(merges), 'trial')} done in {other.path}{f': {summary}' if summary else ''}",
         *(f"  {reason} ({len(ids)}: {', '.join(ids)})" for reason, ids in reasons.items()),
@@ -164,7 +166,7 @@ def _outcome(
     problem: Callable[[TrialFolder], str],
     take: bool,
 ) -> tuple[Outcome, str]:
-    """Look at a trial, and take it if asked to; what became of it, and why. It comes from what is `missing`."""
+    """Check a trial, and copy it if `take`; return its outcome and the reason. `missing`: parents that are not here."""
     if strange := next(_strange(there, other), ""):
         return "refused", strange
     if (latest := there.latest()) and latest.live():
@@ -172,7 +174,7 @@ def _outcome(
     if here.state() is State.RUNNING:
         return IN_TRAINING
     if missing:
-        return "refused", f"what it comes from is not taken: {missing[0]}"
+        return "refused", f"the trial it depends on was not taken: {missing[0]}"
     if take and not here.is_done():
         return _take(there, here, other, problem)
     if why := problem(there):
@@ -185,7 +187,7 @@ def _outcome(
         columns = differing(here.record, there.record)
     except UserError as error:
         return "kept", f"done here, but {error}"
-    return ("kept", f"done here with other {', '.join(columns)}") if columns else ("same", "")
+    return ("kept", f"done here with different {', '.join(columns)}") if columns else ("same", "")
 
 
 def _take(
@@ -214,21 +216,21 @@ def _take(
     except OSError as error:
         if here.state() is State.RUNNING:
             return IN_TRAINING
-        raise cannot_write(here.path, error, "What was taken before stands. ") from error
+        raise cannot_write(here.path, error, "Trials taken before it are complete. ") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return "taken", ""
 
 
 def _check_room(folder: Path, files: Sequence[Path]) -> None:
-    """Raise an OSError where the disk of a folder has no room for copies of these files, before one is copied."""
+    """Raise an OSError if the disk of a folder has too little space for copies of these files."""
     wanted, free = sum(path.lstat().st_size for path in files), shutil.disk_usage(folder).free
     if wanted > free:
-        raise OSError(errno.ENOSPC, f"a trial of {size(wanted)} is to be copied there, and {size(free)} are free")
+        raise OSError(errno.ENOSPC, f"copying a trial needs {size(wanted)}, but only {size(free)} are free")
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file that may have been exchanged since it was looked at; OSError: it is a link or no regular file."""
+    """Copy a file; raise OSError if it is a link or not a regular file, as it may have changed since the check."""
     target.parent.mkdir(exist_ok=True)
     descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file, target.open("wb") as copy:
@@ -238,14 +240,14 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _files(folder: TrialFolder) -> Iterator[Path]:
-    """Return the files of a finished trial, of its further evaluations and its attempts' logs; not `done`."""
+    """Return the files of a finished trial, its further evaluations and the logs of its attempts, except `done`."""
     yield from (path for name in COPIED if os.path.lexists(path := getattr(folder, name)))
     yield from folder.evaluations.glob("*.parquet")
     yield from folder.attempts_folder.glob("[0-9]*")
 
 
 def _strange(there: TrialFolder, other: Home) -> Iterator[str]:
-    """Return the entries that are not regular files of that runs folder, or are larger than such files may be."""
+    """Describe entries that are links, not regular files, outside that runs folder, or larger than allowed."""
     if not there.path.resolve().is_relative_to(other.path.resolve()):
         yield "its folder is a link out of that runs folder"
     elif linked := [path.name for path in (there.attempts_folder, there.evaluations) if path.is_symlink()]:
@@ -254,7 +256,7 @@ def _strange(there: TrialFolder, other: Home) -> Iterator[str]:
         status, name = path.lstat(), path.relative_to(there.path)
         most = LARGE if path.suffix in (".log", ".parquet") else SMALL
         if not stat.S_ISREG(status.st_mode):
-            yield f"{name} is {'a link' if path.is_symlink() else 'no regular file'}"
+            yield f"{name} is {'a link' if path.is_symlink() else 'not a regular file'}"
         elif path == there.best_checkpoint:
             yield from _no_checkpoint(path)
         elif status.st_size > most:
@@ -262,7 +264,7 @@ def _strange(there: TrialFolder, other: Home) -> Iterator[str]:
 
 
 def _no_checkpoint(path: Path) -> Iterator[str]:
-    """Say why a file is no whole checkpoint, as its end tells: a large one is not copied to find that out."""
+    """Say why a file is not a complete checkpoint, checked by its checksum before it is copied."""
     from goalgrid.runners.training import checkpoints
 
     try:
@@ -272,7 +274,10 @@ def _no_checkpoint(path: Path) -> Iterator[str]:
 
 
 def _problem(trial: Trial, known: Catalog, folder: TrialFolder, code: str, data: str) -> str:
-    """Say why the trial in this folder is not to be taken, else empty; by the fingerprints here, empty for any."""
+    """Say why the trial in this folder must not be taken; empty if it may be.
+
+    `code`, `data`: the fingerprints here; empty accepts any.
+    """
     from goalgrid.results.records import checksummed, record
 
     try:
@@ -287,15 +292,15 @@ def _problem(trial: Trial, known: Catalog, folder: TrialFolder, code: str, data:
     if problem := next(_disagreeing(trial, folder, row, known), ""):
         return problem
     if code and (differs := provenance.code_differs(row["code_fingerprint"], code)):
-        return f"{differs.replace('older code', 'other code than here')}; --stale takes it, and tables say so"
+        return f"{differs.replace('older code', 'other code than here')}; with --stale it is taken, and tables mark it"
     then = row["data_fingerprint"]
     if data and data not in (then, then.partition("+")[0]):
-        return f"trained on other data than here: {then}, here {data}"
+        return f"trained on data that differs from the data here: {then}, here {data}"
     return ""
 
 
 def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any], known: Catalog) -> Iterator[str]:
-    """Say what in the folder differs from the record, which carries a checksum, or from the id."""
+    """Describe what in the folder disagrees with the record (protected by a checksum) or with the trial's id."""
     import torch
 
     from goalgrid.results.records.finished_trial import FinishedTrial
@@ -311,14 +316,14 @@ def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any], know
     if id_of_settings != trial.id and not trial.shared.published:
         yield f"its settings are those of {id_of_settings}"
     if read_json(folder.settings) != settings:
-        yield "settings.json is not as its record says"
+        yield "settings.json disagrees with its record"
     noted, environment = json.loads(row["environment"]), read_json(folder.environment)
     if not environment or any(noted.get(key) != value for key, value in environment.items()):  # a record notes more
-        yield "environment.json is not as its record says"
+        yield "environment.json disagrees with its record"
     logged = {(entry["epoch"], entry["name"]): entry["value"] for entry in row["history"]}
     history = {(r["epoch"], name): float(v) for r in folder.rows() for name, v in r.items() if name != "epoch"}
     if history != logged:
-        yield "history.jsonl is not as its record says"
+        yield "history.jsonl disagrees with its record"
     finished = FinishedTrial(folder, row)
     try:
         if trial.epochs:
@@ -336,7 +341,7 @@ def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any], know
 
 
 def _data_here(cells: Sequence[Any], home: Home) -> dict[str, str]:
-    """By trial id, the data that finished trials here saw with the same data set and recipe."""
+    """Map trial ids to the data fingerprint of finished trials here with the same data set and recipe."""
     from goalgrid.results.records.scores import Scores
 
     rows = Scores.read(cells, home, leave=lambda message: None).rows.values()

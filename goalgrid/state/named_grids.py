@@ -1,4 +1,4 @@
-"""The grids that a command names: by name, file or pattern, as they are shipped or as they were last run."""
+"""Find the grids given on the command line: by name, file or pattern, as shipped or as last run."""
 
 import fnmatch
 from collections.abc import Collection, Iterable, Sequence
@@ -21,15 +21,17 @@ PATTERN = "*?["
 def grid_to_train(
     source: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Grid:
-    """Return a grid to train: by file or preset, else as it was last run under this name; UserError: there is none."""
+    """Return a grid to train: from a file or preset, otherwise as it was last run; raise UserError if there is none."""
     if source.endswith(".toml") or source in catalog.names("presets"):
         table = {**read_text(source).table, **dict(map(key_and_value, overrides))}
         seeds = table.get("seeds")
         if type(seeds) is int and seeds > 1:  # a list of one seed, where a reader may mean so many seeds
             several = ", ".join(map(str, range(seeds))) if seeds < 10 else f"0, 1, ..., {seeds - 1}"
-            tell(f"seeds = {seeds} is seed {seeds} alone. {seeds} seeds: seeds = [{several}].", kind="note")
+            tell(f"seeds = {seeds} means the single seed {seeds}. For {seeds} seeds: seeds = [{several}].", kind="note")
         if source.endswith(".toml") and (name := table.get("name")) in catalog.names("presets"):
-            shadowed = f"a shipped grid is called {name}, too; goalgrid plan, run and resume {name} mean that one."
+            shadowed = (
+                f"a shipped grid is also called {name}; goalgrid plan, run and resume {name} use the shipped one."
+            )
             tell(shadowed, kind="note")
         return _with_known_tables(load(source, overrides, roots=roots, weights=weights))
     return recall(source, home, overrides, roots=roots, weights=weights)
@@ -38,9 +40,12 @@ def grid_to_train(
 def recall(
     source: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Grid:
-    """Return a grid by file, else as it last ran here, with or without the overrides, else the preset; or UserError."""
+    """Return a grid from a file, or as it last ran here (with or without the overrides), or the preset of this name.
+
+    Raises UserError if there is no such grid.
+    """
     if not home.path.exists():
-        _tell_once(f"there is no runs folder {home.path} yet.", "note")
+        _tell_once(f"runs folder {home.path} does not exist yet.", "note")
     run_before = home.grids()
     known = sorted({*run_before, *catalog.names("presets")})
     if not source.endswith(".toml"):
@@ -48,47 +53,55 @@ def recall(
             if name in run_before:
                 grid = read_grid(name, home, overrides, roots=roots, weights=weights)
                 for path in (use.path for use in grid.uses if use.gone()):
-                    which = f"{path}, which grid {name!r} uses, is gone."
-                    _tell_once(f"{which} Its text of the last run stands for it.", "warning")
+                    which = f"{path}, used by grid {name!r}, no longer exists."
+                    _tell_once(f"{which} The copy saved by the last run is used instead.", "warning")
                 return _with_known_tables(grid)
         file = Path(f"{source}.toml")
-        hint = f"Or {file}, which is here." if file.exists() else "Or give the path of a grid file, ending in .toml."
+        hint = (
+            f"Or use the file {file}, which exists here."
+            if file.exists()
+            else "Or give the path of a grid file, ending in .toml."
+        )
         check_known("grid", source, known, hint=_filled_by_other_grids(source) or hint)
     return _with_known_tables(load(source, overrides, roots=roots, weights=weights))
 
 
 def _filled_by_other_grids(name: str) -> str:
-    """Say where the grids of a paper's table are named; empty: no table has the name."""
+    """Return a hint on how to find the grids that fill a paper's table; empty if `name` is not a table."""
     from goalgrid.results.reference.reading import table_names
 
-    return f"Other grids fill that table of a paper: goalgrid tables {name}." if name in table_names() else ""
+    return (
+        f"{name} is a table of a paper; the grids that fill it: goalgrid tables {name}."
+        if name in table_names()
+        else ""
+    )
 
 
 @cache
 def _tell_once(message: str, kind: str) -> None:
-    """Report a note once, however often the grid is read."""
+    """Report a note only once, however often the grid is read."""
     tell(message, kind=kind)
 
 
 def variants(name: str, home: Home) -> list[str]:
-    """Return the names under which a grid was run with overrides."""
+    """Return the names under which a grid has run with overrides."""
     return [variant for variant in home.grids() if variant.startswith(f"{name}@")]
 
 
 def start(name: str, home: Home, overrides: Sequence[str] = (), *, verb: str = "table") -> Note:
-    """Say how to start a grid; of one that ran with overrides alone, under which names, and how to see it by a verb."""
+    """Say how to start a grid; if it has only run with overrides, say under which names and how to use `verb` on it."""
     known = variants(name, home)
     before = f"It was run as {', '.join(known)}. " if known else ""
     if known and not overrides and not home.grid(name).grid.exists():
-        purpose = "Go on" if verb == "resume" else "See it"
+        purpose = "Continue it" if verb == "resume" else "Show it"
         return Note(f"{before}{purpose}: {{step}}", Step.of(verb, known[0], runs=home.path, load=True))
     return Note(f"{before}Start it: {{step}}", Step.of("run", name, set=tuple(overrides), runs=home.path))
 
 
 def _with_known_tables(grid: Grid) -> Grid:
-    """Check the names of the papers' tables in a grid, and return it; UserError: with every unknown name.
+    """Check the names of papers' tables in a grid, and return the grid; the UserError lists all unknown names.
 
-    It warns of files that the grid uses and that are not as the grid has them.
+    Warns about files the grid uses that differ from the copies saved with it.
     """
     for use in plugins.differing.keys() & grid.uses:
         _tell_once(plugins.differing[use], "warning")
@@ -102,11 +115,13 @@ def _with_known_tables(grid: Grid) -> Grid:
 def grids_to_train(
     sources: Sequence[str], home: Home, overrides: Sequence[str], *, roots: Sequence[str], weights: Sequence[str]
 ) -> list[Grid]:
-    """Return the grids to plan or train, each once; UserError: no such grid, two of one name, or a grid is wrong.
+    """Return the grids to plan or train, without duplicates.
 
     Args:
-        sources: names of shipped grids or of grids that ran, paths of grid files, or patterns of shipped names.
-        roots: DATASET=DIR; in several grids, each takes the folders of its own data sets.
+        sources: names of shipped grids or of grids that have run, paths of grid files, or patterns of shipped names.
+        roots: DATASET=DIR; with several grids, each takes the folders of its own data sets.
+
+    Raises UserError if a grid does not exist or is invalid, or two have the same name.
     """
     names = _spelled_out(sources, catalog.names("presets"), "shipped grid")
     read = partial(grid_to_train, home=home, overrides=overrides, weights=weights)
@@ -119,7 +134,7 @@ def grids_to_train(
         for name in names
     ]
     every = list(dict.fromkeys(name for of_grid in datasets for name in of_grid))
-    hint = "With several grids, say which data set lies there: --root DATASET=DIR."
+    hint = "With several grids, name the data set in that folder: --root DATASET=DIR."
     of_root = {root: root.partition("=")[0] for root in roots}
     for root, dataset in of_root.items():
         check_known("data set", dataset, every, where=f"in --root {root}", hint=hint)
@@ -128,9 +143,9 @@ def grids_to_train(
 
 
 def as_last_run(sources: Sequence[str], home: Home, overrides: Sequence[str], *, ran: bool = False) -> list[Grid]:
-    """Return the grids as they were last run, each once; UserError: no such grid, or two of one name.
+    """Return the grids as last run, without duplicates; raise UserError if one is unknown or two share a name.
 
-    `ran`: whether a pattern is of the names of grids that ran, rather than of shipped grids.
+    `ran`: match patterns against grids that have run, rather than against shipped grids.
     """
     known = home.grids() if ran else catalog.names("presets")
     names = _spelled_out(sources, known, "grid that ran" if ran else "shipped grid")
@@ -138,7 +153,7 @@ def as_last_run(sources: Sequence[str], home: Home, overrides: Sequence[str], *,
 
 
 def _spelled_out(sources: Iterable[str], known: Collection[str], what: str) -> list[str]:
-    """Return the names, with those of a pattern in its place; each once."""
+    """Expand patterns into the names they match, without duplicates."""
     names = list[str]()
     for source in sources:
         if source.endswith(".toml") or not set(PATTERN) & set(source):
@@ -146,21 +161,23 @@ def _spelled_out(sources: Iterable[str], known: Collection[str], what: str) -> l
         elif matches := fnmatch.filter(known, source):
             names += matches
         else:
-            raise UserError(unknown(what, source, known or ["none"], hint="It is a pattern: * stands for any letters."))
+            raise UserError(
+                unknown(what, source, known or ["none"], hint="It is read as a pattern: * matches any characters.")
+            )
     return list(dict.fromkeys(names))
 
 
 def _checked(grids: list[Grid]) -> list[Grid]:
-    """Check that each grid has a name of its own, and return them."""
+    """Check that all names are different, and return the grids."""
     by_name: dict[str, Grid] = {}
     for grid in grids:
         if by_name.setdefault(grid.name, grid) != grid:
-            raise UserError(f"two grids have the name {grid.name!r}, and would share a folder of results. Rename one.")
+            raise UserError(f"two grids are both named {grid.name!r} and would share one results folder. Rename one.")
     return list(by_name.values())
 
 
 def of_filter(grids: Sequence[Grid], home: Home, only: str) -> list[Grid]:
-    """Return the grids that have trials of this filter, and report the others; UserError: none has, with reasons."""
+    """Return the grids with trials that match the filter, and report the others; raise UserError if none has any."""
     if len(grids) == 1:
         return list(grids)
     chosen, without = list[Grid](), dict[str, list[str]]()
@@ -180,11 +197,11 @@ def of_filter(grids: Sequence[Grid], home: Home, only: str) -> list[Grid]:
 
 
 def together(grid_states: Sequence[GridState]) -> list[str]:
-    """Return a line about all trials of several grids, each counted once; none for a single grid."""
+    """Return one line on the trials of several grids together, each counted once; empty for a single grid."""
     if len(grid_states) < 2:
         return []
     states = {trial_id: state for grid_state in grid_states for trial_id, state in grid_state.states.items()}
     shared = sum(len(grid_state.states) for grid_state in grid_states) - len(states)
     done = sum(state is State.DONE for state in states.values())
-    also = f"; {counted(shared, 'trial')} that another grid has, too" if shared else ""
+    also = f"; {counted(shared, 'trial')} shared between grids" if shared else ""
     return [f"together: {counted(len(states), 'trial')}, {done:,} done{also}"]

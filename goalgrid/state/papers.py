@@ -1,4 +1,4 @@
-"""The papers' tables by name: the grids that fill them, and what the trials of a runs folder have filled."""
+"""The papers' tables by name: the grids that fill them, and the numbers filled by the trials of a runs folder."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,10 @@ def shipped() -> list[tuple[Grid, list[Cell]]]:
 
 
 def grid_of_paper(name: str) -> str:
-    """Return the shipped grid of a paper's table; UserError: no such table, or no row of it can be trained."""
+    """Return the shipped grid that fills a paper's table.
+
+    Raises UserError if there is no such table, or none of its rows can be trained.
+    """
     from goalgrid.results.reference.reading import Paper
 
     Paper.read(name)
@@ -37,13 +40,13 @@ def grid_of_paper(name: str) -> str:
         if name in grid.tables:
             return grid.name
     printed = Step.of("table", name, reference=True)
-    raise UserError(f"no row of {name} can be trained here. As printed: {{step}}", printed)
+    raise UserError(f"no row of {name} can be trained here. To show the published table: {{step}}", printed)
 
 
 def usual_protocol(grid: Grid) -> str | None:
-    """Return the protocol that the grid sets, else that of the first table that it names; None: each trial's own.
+    """Return the protocol the grid sets, otherwise that of the first of its `tables`; None: each trial's own.
 
-    Only data sets with several protocols leave a choice. A protocol that the grid sweeps stays.
+    This matters only for data sets with several protocols. If the grid sweeps the protocol, return None.
 
     >>> from goalgrid.grid.gridfile import load
     >>> usual_protocol(load("selhn-table8")), usual_protocol(load("selhn-table9")), usual_protocol(load("demo"))
@@ -62,21 +65,21 @@ def usual_protocol(grid: Grid) -> str | None:
 
 
 def sources(grids: Sequence[str], paper: str | None, home: Home) -> list[str]:
-    """Return the grids that a command names, by themselves or by a paper's table.
+    """Return the names of the grids given on the command line, directly or by a paper's table.
 
-    UserError: neither or both, or as `grid_of_paper`.
+    Raises UserError if neither or both are given, or as `grid_of_paper`.
     """
     if paper is None:
         if not grids:
             raise no_grid(home)
         return list(grids)
     if grids:
-        raise UserError(f"--paper {paper} names the grids itself; leave {' '.join(grids)} out.")
+        raise UserError(f"--paper {paper} already selects the grids; leave {' '.join(grids)} out.")
     return [grid_of_paper(paper)]
 
 
 def no_grid(home: Home) -> UserError:
-    """Return the error of a command without a grid: it lists those that ran and the grid files at hand."""
+    """Return the error for a missing grid; it lists the grids that have run and the grid files in this folder."""
     files = {path.name: readable_text(path) for path in sorted(Path().glob("*.toml"))}
     grids = [name for name, text in files.items() if re.search("^(name|datasets|objectives)", text, re.MULTILINE)]
     known = ", ".join(dict.fromkeys([*home.grids(), *grids, "demo"]))
@@ -86,24 +89,24 @@ def no_grid(home: Home) -> UserError:
 
 
 def source(grid: str | None, paper: str | None, home: Home) -> str:
-    """Return the grid of a command that takes a single one, as `sources`."""
+    """Return the one grid given on the command line, directly or by a paper's table; raises as `sources`."""
     return sources([grid] if grid else [], paper, home)[0]
 
 
 def filled_line(name: str, home: Home) -> str:
-    """Say how many numbers of a paper's table finished trials fill."""
+    """Report how many numbers of a paper's table are filled by finished trials."""
     table = filled(name, home)
     scores = table.measured
     return (
         f"{name}: finished trials fill {sum(bool(score.n) for score in scores):,} of the {len(scores):,} numbers that "
-        f"train here; {len(table.values) - len(scores):,} are quoted"
+        f"can be trained here; {len(table.values) - len(scores):,} are quoted"
     )
 
 
 def filled(name: str, home: Home) -> "Filled":
-    """Return a paper's table with the scores of finished trials, of shipped grids and of all grids of the runs folder.
+    """Fill a paper's table with the scores of finished trials of shipped grids and of all grids in the runs folder.
 
-    UserError: as `grid_of_paper` and `fill`.
+    Raises UserError as `grid_of_paper` and `fill`.
     """
     from goalgrid.results.reference.filled import fill
     from goalgrid.runners.training.fingerprint import code_fingerprint
@@ -113,18 +116,18 @@ def filled(name: str, home: Home) -> "Filled":
     every = [DataAtHand(grid, home) for grid, _ in [*saved, *shipped()]]
 
     def data(shared: Shared) -> str:
-        """Return the fingerprint by the first grid that says where the data set is."""
+        """Return the data fingerprint from the first grid that knows the folder of the data set."""
         return next(filter(None, (at_hand.fingerprint(shared) for at_hand in every)), "")
 
     return fill(name, shipped(), saved, home, Now(code_fingerprint, data), leave_out)
 
 
 def _saved(home: Home) -> Iterator[tuple[Grid, Sequence[Cell]]]:
-    """Yield the grids of a runs folder with their cells; a grid that cannot be read here is left out."""
+    """Yield the grids of a runs folder with their cells; grids that cannot be read are skipped and reported."""
     for name in home.grids():
         try:
             grid = read_grid(name, home)
             yield grid, GridState.of(grid, home).cells
         except UserError as error:
-            why = "it uses code that this user never named" if isinstance(error, trusted_code.Untrusted) else str(error)
+            why = "it uses code that you have not approved" if isinstance(error, trusted_code.Untrusted) else str(error)
             leave_out(f"grid {name!r}: {why}".partition("\n")[0])

@@ -1,8 +1,7 @@
-"""What may be removed from a runs folder: trials that no grid names, replaced trials, and leftovers of broken runs.
+"""Prune a runs folder: remove trials that belong to no grid, replaced trials, and leftovers of crashed runs.
 
-Trials go to the trash, finished trials only where the user asks for it; leftovers are deleted, by names that only this
-program gives. Only the folder itself is searched, and no link is followed: no name that is read from a file leads out
-of it.
+Trials are moved to the trash, finished trials only on request. Leftovers are deleted if their names are ones that only
+this program uses. Only the runs folder itself is searched and no link is followed, so nothing outside it is removed.
 """
 
 import re
@@ -22,11 +21,11 @@ from goalgrid.grid.store.folder_clock import now_in
 from goalgrid.grid.store.home import Home, State, TrialFolder
 
 OLD = 24 * 3600.0
-"""Seconds after which no process still writes a half-written file."""
+"""Age in seconds after which a partially written file is certainly abandoned."""
 CORRUPT = re.compile("(last|previous|best)[.]corrupt")
-"""Names of checkpoints that were set aside."""
+"""Names of corrupt checkpoints that were set aside."""
 RANKED = re.compile("negatives-(.+)-[0-9a-f]{12}")
-"""Names of folders with the candidates that a trial ranked."""
+"""Names of folders with the negative candidates that a trial ranked."""
 TAKEN = re.compile("[0-9]{8}T[0-9]{12}")
 """Names of the folders in the trash."""
 
@@ -52,12 +51,12 @@ class Removable:
 
 @dataclass(frozen=True)
 class Rubbish:
-    """The items that may be removed; and the paths that stay although no grid names them, with the reason."""
+    """The items that may be removed, and paths that are kept although they belong to no grid, with the reason."""
 
     items: list[Removable]
     skipped: dict[Path, str]
     finished: int = 0
-    """Finished trials that no grid names, and that stay because the user did not ask to take them."""
+    """Number of finished trials that belong to no grid but are kept, as `--done` was not given."""
 
     @property
     def bytes(self) -> int:
@@ -67,24 +66,27 @@ class Rubbish:
         return {"items": self.items, "bytes": self.bytes, "left": self.skipped, "finished": self.finished}
 
     def lines(self, home: Home) -> list[Note]:
-        """Return a line for each item, the total, and the paths that stay."""
+        """Return one line per item, the total, and the paths that are kept."""
         shown = [str(item.path.relative_to(home.path)) for item in self.items]
         width = max(map(len, shown), default=0)
         rows = [
             f"{item.what:12}  {path:{width}}  {size(item.bytes):>9}  {item.detail}".rstrip()
             for path, item in zip(shown, self.items, strict=True)
         ]
-        total = [f"{counted(len(self.items), 'thing')}, {size(self.bytes)}"] if self.items else ["nothing to remove"]
+        total = [f"{counted(len(self.items), 'item')}, {size(self.bytes)}"] if self.items else ["nothing to remove"]
         skips = [f"left: {path.relative_to(home.path)}: {why}" for path, why in self.skipped.items()]
         lines = [Note(line) for line in (*rows, *total, *skips)]
         if self.finished:
             count, ask = counted(self.finished, "finished trial"), Step.of("prune", done=True, runs=home.path)
-            lines.append(Note(f"left: {count} that no grid names; {{step}} takes finished trials, too", ask))
+            lines.append(Note(f"left: {count} of no grid; to remove finished trials, too: {{step}}", ask))
         return lines
 
 
 def rubbish(home: Home, *, done: bool = False) -> Rubbish:
-    """Find what may be removed, finished trials only if `done`; UserError: no grid, or one without a list of trials."""
+    """Find what may be removed, including finished trials if `done`.
+
+    Raises UserError if no grid has run here, or a grid's list of trials is missing or damaged.
+    """
     named = _named(home)
     items, skipped, finished = list[Removable](), dict[Path, str](), 0
     replaced = [TrialFolder(path) for path in _folders(home.replaced)]
@@ -99,7 +101,7 @@ def rubbish(home: Home, *, done: bool = False) -> Rubbish:
         elif state is State.RUNNING:
             skipped[folder.path] = "it is being trained"
         elif state is State.PLANNED and folder not in replaced and any(folder.path.iterdir()):
-            skipped[folder.path] = "it holds no trial; remove it by hand"
+            skipped[folder.path] = "it does not contain a trial; remove it by hand"
         elif state is State.DONE and not done:
             finished += 1
         else:
@@ -118,12 +120,12 @@ def rubbish(home: Home, *, done: bool = False) -> Rubbish:
 
 
 def trash(home: Home) -> Rubbish:
-    """Return what is in the trash."""
+    """Return the contents of the trash."""
     return Rubbish([Removable.at(path, "trash") for when in _taken(home) for path in _folders(when)], {})
 
 
 def remove(removable: Rubbish, home: Home) -> Rubbish:
-    """Remove the items, but no trial that is trained by now; the items removed, and the paths left with the reason."""
+    """Remove the items, except trials that are being trained by now; return what was removed and what was kept, why."""
     from goalgrid.runners.trial.archive import take_away
 
     removed, skipped = list[Removable](), dict(removable.skipped)
@@ -131,7 +133,7 @@ def remove(removable: Rubbish, home: Home) -> Rubbish:
     for item in removable.items:
         try:
             if item.what in ("trial", "replaced") and not take_away(TrialFolder(item.path), aside / item.path.name):
-                skipped[item.path] = "it is being trained by now"
+                skipped[item.path] = "it is now being trained"
                 continue
             if item.path.is_dir():
                 shutil.rmtree(item.path)
@@ -150,8 +152,8 @@ def _named(home: Home) -> set[str]:
     names = home.grids()
     if not names:
         raise UserError(
-            f"no grid was run under {home.path}, so nothing says which trials are wanted, and all would go. "
-            "Name the runs folder by --runs or GOALGRID_RUNS, or remove that folder by hand."
+            f"no grid has run under {home.path}, so no trial belongs to a grid and all would be removed. "
+            "Give the runs folder with --runs or GOALGRID_RUNS, or remove that folder by hand."
         )
     named = set[str]()
     for name in names:
@@ -163,14 +165,14 @@ def _named(home: Home) -> set[str]:
 
 
 def _ids(path: Path, again: Step) -> list[str]:
-    """Return the ids in a grid's list, read once since a second reading may differ; UserError: `again` writes it."""
+    """Return the trial ids in a grid's list; raise UserError if it is missing or damaged. `again` rewrites it."""
     with suppress(OSError, UnicodeDecodeError):
         text = regular_bytes(path).decode()
         if text.endswith("\n") and all(line and line.isprintable() for line in text.splitlines()):
             return text.splitlines()
     raise UserError(
-        f"grid {path.parent.name!r} does not say which trials are its own: {path} is missing or damaged. Write it "
-        f"again: {{step}}. Or remove {path.parent} if that grid is not wanted.",
+        f"the trials of grid {path.parent.name!r} are unknown: {path} is missing or damaged. To rewrite it: "
+        f"{{step}}. Or remove {path.parent} if the grid is no longer needed.",
         again,
     )
 
@@ -186,20 +188,20 @@ def _taken(home: Home) -> list[Path]:
 
 
 def _broken(trial: Path) -> list[Removable]:
-    """Checkpoints of a trial that were set aside, and files that were half written long ago."""
+    """Return a trial's corrupt checkpoints that were set aside, and its abandoned, partially written files."""
     corrupt = [] if trial.is_symlink() else [path for path in sorted(trial.glob("*.corrupt")) if _plain(path)]
     set_aside = [Removable.at(path, "corrupt") for path in corrupt if CORRUPT.fullmatch(path.name)]
     return [*set_aside, *_halves(trial, "**/.*")]
 
 
 def _halves(place: Path, pattern: str) -> list[Removable]:
-    """Files in a folder that were written aside long ago, and did not get their names."""
+    """Return abandoned temporary files in a folder: written long ago and never renamed."""
     entries = [] if place.is_symlink() else sorted(filter(is_aside, place.glob(pattern)))
     return [Removable.at(path, "half-written") for path in entries if _plain(path) and _old(path)]
 
 
 def _old(path: Path) -> bool:
-    """Return whether no process still writes it."""
+    """Return whether a path is so old that no process can still be writing it."""
     return now_in(path.parent) - path.stat().st_mtime > OLD
 
 

@@ -1,7 +1,7 @@
-"""Seeds until resolved: the trials that a grid with a budget has by now, as its finished trials decide.
+"""Seeds until resolved: determine which seeds a grid with a budget needs so far, from its finished trials.
 
-The disk is the state: every look is replayed from the records, so that each command sees the same trials, and `run`,
-given again, goes on where it was.
+The only state is the records on the disk: all decisions are replayed from them, so that every command sees the same
+trials, and running `run` again continues where it stopped.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from goalgrid.results.statistics.resolving import FIRST, Resolution, resolve
 
 
 def so_far(budget: Budget, cells: Sequence[Cell], home: Home) -> tuple[list[Cell], dict[str, Resolution]]:
-    """Return the cells with the trials that they should have by now, and the contests for the best, by block.
+    """Return the cells with the trials they need so far, and per block the state of the contest for the best cell.
 
-    Trials that others come from are among them. `cells`: with all trials that the budget allows.
+    Parents of these trials are included. `cells`: cells with all trials that the budget allows.
     """
     numbers, contests = {cell.trials[-1].id: FIRST for cell in cells}, _contests(budget, cells, home)
     for part, resolution in contests:
@@ -37,7 +37,7 @@ def so_far(budget: Budget, cells: Sequence[Cell], home: Home) -> tuple[list[Cell
 
 
 def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[GridPart, Resolution]]:
-    """Return the contests of the blocks; a cell with a trial that failed for good takes no part until that is done."""
+    """Return the contest of each block; a cell with a failed trial is excluded until that trial is done."""
     states = home.states(trial.id for cell in cells for trial in cell.trials)
     done = [trial_id for trial_id, state in states.items() if state is State.DONE]
     columns = [f"test_{name}" for name in by_direction(budget.metric)]  # of a recall, the mean of both directions

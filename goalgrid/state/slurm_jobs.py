@@ -1,4 +1,4 @@
-"""The Slurm jobs that were submitted for a grid, and their states, as Slurm says them."""
+"""Submit Slurm jobs for grids, and ask Slurm for their states."""
 
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -11,11 +11,11 @@ from goalgrid.grid.store.home import GridFolder
 
 SECONDS = 30
 LATEST = 20
-"""Submitted jobs that are asked for."""
+"""Number of most recently submitted jobs whose states are queried."""
 
 
 def submit(script: Path, folders: Iterable[GridFolder]) -> str:
-    """Submit a script, note its job in the grids' folders, and return the job's id; UserError: it is refused."""
+    """Submit a script, note its job in the grids' folders, and return the job's id; raise UserError if refused."""
     job = _asked(["sbatch", "--parsable", str(script)]).partition(";")[0]
     for folder in folders:
         write_text(folder.slurm, "".join(f"{noted}\n" for noted in [*_noted(folder), job]))
@@ -23,7 +23,7 @@ def submit(script: Path, folders: Iterable[GridFolder]) -> str:
 
 
 def without_gpus(partition: str) -> bool:
-    """Return whether Slurm says that no node has a GPU, of this partition or, if empty, of the cluster."""
+    """Return whether Slurm reports no GPU on any node of this partition (if empty, of the cluster)."""
     try:
         return "gpu" not in _asked(
             ["sinfo", "--noheader", "--format=%G", *([f"--partition={partition}"] * bool(partition))]
@@ -33,9 +33,9 @@ def without_gpus(partition: str) -> bool:
 
 
 def states(folder: GridFolder) -> dict[str, str]:
-    """Return the state of each submitted job or task, by its id, e.g. 7_2 or 7_[3-9]; UserError: Slurm does not answer.
+    """Map the id of each submitted job or task, e.g. 7_2 or 7_[3-9], to its state; raise UserError if Slurm fails.
 
-    It asks for the jobs of all users: a colleague may have submitted some for the same grid.
+    Jobs of all users are queried: a colleague may have submitted some for the same grid.
     """
     jobs = _noted(folder)[-LATEST:]
     if not jobs:
@@ -52,16 +52,16 @@ def states(folder: GridFolder) -> dict[str, str]:
 
 
 def lines(folder: GridFolder) -> list[str]:
-    """Return `slurm: 2 RUNNING (7_1, 7_2)`, a line a state."""
+    """Return `slurm: 2 RUNNING (7_1, 7_2)`, one line per state."""
     try:
         by_state = grouped((state, job) for job, state in states(folder).items())
     except UserError as error:
-        return [f"slurm: the states of its jobs are not known: {error}"]
+        return [f"slurm: the states of its jobs are unknown: {error}"]
     return [f"slurm: {len(jobs)} {state} ({', '.join(jobs)})" for state, jobs in by_state.items()]
 
 
 def _noted(folder: GridFolder) -> list[str]:
-    """Return the ids of the submitted jobs, without what in the file is no id."""
+    """Return the ids of the submitted jobs; anything else in the file is ignored."""
     return [job for job in readable_text(folder.slurm).split() if job.isascii() and job.isdecimal()]
 
 

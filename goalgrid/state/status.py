@@ -1,6 +1,6 @@
-"""The state of a grid as values: how far trials run, why they failed and what helps, which are stale.
+"""Compute the state of a grid: progress of trials, failures with advice, stale trials.
 
-`status_lines` has the sentences.
+`status_lines` formats it as text.
 """
 
 import re
@@ -28,7 +28,7 @@ from goalgrid.state.grid_state import GridState
 class FailureGroup:
     """Trials that failed for the same reason: the same class, and messages that differ at most in numbers.
 
-    `log` is of the first trial's last attempt, and `alone` runs this trial alone.
+    `log`: the log of the first trial's last attempt. `alone`: the command that runs only this trial.
     """
 
     failure: Failure
@@ -40,7 +40,7 @@ class FailureGroup:
     advice: str
 
     def to_dict(self, wording: Wording = str) -> dict[str, Any]:
-        """Return the fields as JSON has them; `wording` writes the step."""
+        """Return the fields for JSON; `wording` formats the next step."""
         content = {field.name: getattr(self, field.name) for field in fields(self)}
         content |= {"log": str(self.log), "alone": wording(self.alone)}
         return {"class": content.pop("failure").value, **content}
@@ -48,7 +48,7 @@ class FailureGroup:
 
 @dataclass(frozen=True)
 class RunningTrial:
-    """A trial that is being trained; the steps of the whole training are None where the data set's size is unknown."""
+    """A trial that is being trained. `steps`, of the whole training, is None if the data set's size is unknown."""
 
     trial: str
     host: str
@@ -59,7 +59,7 @@ class RunningTrial:
 
 
 def states_of(home: Home, names: Sequence[str] | None = None) -> dict[str, dict[State, int]]:
-    """Count the trials of each grid's last run by state, without reading the grids; None: of all grids."""
+    """Count the trials of each grid's last run by state, without reading the grids. `names`: default all grids."""
     states = {}
     for name in home.grids() if names is None else names:
         if ids := home.grid(name).ids():
@@ -69,7 +69,7 @@ def states_of(home: Home, names: Sequence[str] | None = None) -> dict[str, dict[
 
 
 def failures(grid_state: GridState) -> list[FailureGroup]:
-    """Group the failed trials by class, then by message, the most frequent class first."""
+    """Group the failed trials by class (most frequent first), then by message."""
     failed = [(trial, grid_state.folder(trial)) for trial in grid_state.having(State.FAILED)]
     kinds = [(folder.failure() or Failure.BUG, re.sub(r"\d+", "0", _message(folder))) for _, folder in failed]
     groups = grouped((kind, trial) for kind, (trial, _) in zip(kinds, failed, strict=True))
@@ -79,7 +79,7 @@ def failures(grid_state: GridState) -> list[FailureGroup]:
 
 
 def waiting(grid_state: GridState) -> dict[str, list[str]]:
-    """Return the planned trials that wait for trials that failed, with these."""
+    """Map the id of each trial that waits for failed trials to the ids of these."""
     failed = {trial.id for trial in grid_state.having(State.FAILED)}
     named = {trial.id: [parent for parent in trial.parents if parent in failed] for trial in grid_state.unfinished()}
     return {trial_id: parents for trial_id, parents in named.items() if parents}
@@ -100,32 +100,32 @@ def running(grid_state: GridState) -> list[RunningTrial]:
 
 
 def collapsed(grid_state: GridState) -> dict[str, float]:
-    """Return the finished trials of tables whose validation rsum is at chance level, with what chance reaches."""
+    """Map the id of each finished trial at chance level to the validation rsum that chance may reach."""
     chance = Chance(grid_state.home, grid_state.records)
     done = (trial.id for trial in trials_of(grid_state.cells) if trial.id in grid_state.records)
     return {trial_id: reach for trial_id in done if (reach := chance.reach(trial_id)) is not None}
 
 
 def stale(grid_state: GridState) -> dict[str, dict[str, list[str]]]:
-    """Group the ids of stale trials by cause, then by what exactly differs."""
+    """Group the ids of stale trials by cause, then by the exact difference."""
     reasons = grouped((reason, trial_id) for trial_id, reasons in grid_state.stale.items() for reason in reasons)
     return nested((reason.cause, reason.what, ids) for reason, ids in reasons.items())
 
 
 def of_other_code(grid_state: GridState) -> set[str]:
-    """Return the ids of finished trials that other code trained than would train them now."""
+    """Return the ids of finished trials that were trained with code other than the current code."""
     return {trial_id for ids in stale(grid_state).get("code", {}).values() for trial_id in ids}
 
 
 def merged(grid_state: GridState) -> dict[str, str]:
-    """Return the runs folder that each merged trial was taken from, by trial id."""
+    """Map the id of each merged trial to the runs folder it was taken from."""
     done = grid_state.having(State.DONE)
     origins = {trial.id: read_json(path) for trial in done if (path := grid_state.folder(trial).origin).exists()}
     return {trial_id: str(origin.get("from", "?")) for trial_id, origin in origins.items()}
 
 
 def launches(grid_state: GridState) -> dict[str, list[str]]:
-    """Return the trials that each kept launch trained last, or trains, by the launch's id, oldest launch first."""
+    """Map the id of each saved launch, oldest first, to the trials whose last or current attempt it made."""
     folders = grid_state.home.grid(grid_state.grid.name).kept_launches()
     if not folders:  # else no trial costs a look
         return {}
@@ -136,7 +136,7 @@ def launches(grid_state: GridState) -> dict[str, list[str]]:
 
 
 def to_dict(grid_state: GridState, wording: Wording = str) -> dict[str, Any]:
-    """Return what `goalgrid status --json` prints; `wording` writes next steps."""
+    """Return the document that `goalgrid status --json` prints; `wording` formats next steps."""
     return {
         **grid_state.to_dict(),
         "running": [asdict(trial) for trial in running(grid_state)],
@@ -159,7 +159,7 @@ def to_dict(grid_state: GridState, wording: Wording = str) -> dict[str, Any]:
 
 
 def _choices(grid_state: GridState) -> dict[str, Any]:
-    """Return the choices of validation, and the earlier searches if there were any."""
+    """Return the settings selected on validation, and the earlier searches if there were any."""
     if not grid_state.searches:
         return {}
     earlier = searched_before(grid_state)
@@ -168,7 +168,7 @@ def _choices(grid_state: GridState) -> dict[str, Any]:
 
 
 def searched_before(grid_state: GridState) -> EarlierSearches:
-    """Return what was searched here before the search of this grid."""
+    """Return the searches that were run here before this grid's search."""
     present = {trial_id for search in grid_state.searches for trial_id in search.states}
     return earlier_searches(grid_state.grid, present, grid_state.home)
 
@@ -187,13 +187,13 @@ def _group(grid_state: GridState, failure: Failure, trials: list[Trial]) -> Fail
 
 
 def _message(folder: TrialFolder) -> str:
-    """Return the message of the trial's last attempt, else the last line of its error."""
+    """Return the message of the trial's last attempt, or the last line of its error if it has none."""
     latest = folder.latest()
     return (latest.message() if latest else "") or folder.reason()
 
 
 def only_filter(trial: Trial, grid_state: GridState) -> str:
-    """Return the filter that names this trial alone."""
+    """Return the --only filter that matches this trial and no other."""
     cell = next(cell for cell in grid_state.points if trial in cell.trials)
     others = [other.axes for other in grid_state.points]
     words = [f"{name}={value}" for name, value in cell.axes.items() if any(o.get(name) != value for o in others)]

@@ -1,4 +1,4 @@
-"""The state of a grid in sentences, which name next steps: lines of `goalgrid status`, of plans and of reports."""
+"""Describe the state of a grid, with suggested next steps, for `goalgrid status`, plans and reports."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from goalgrid.results.statistics.resolving import Resolution
 
 FEW_IMAGES = 1000
-"""Of a training split that may be too small to learn from."""
+"""A training split with fewer images than this may be too small to learn from."""
 LISTED = 4
-"""Names that are spelled out on a line; of more steps of trials, the range."""
+"""Number of names listed on a line before the rest are only counted; for steps of trials, before a range is shown."""
 
 
 def by_ids(names: Sequence[str], home: Home) -> list[str]:
-    """Return a line for each grid that ran: the states of its last run's trials, without reading the grid."""
+    """Return one line per grid that has run: the trial states of its last run, without reading the grid itself."""
     lines = []
     for name, counts in states_of(home, names).items():
         states = ", ".join(f"{counts[state]:,} {state}" for state in ORDER if counts[state])
@@ -49,15 +49,18 @@ def by_ids(names: Sequence[str], home: Home) -> list[str]:
 
 
 def grid_lines(home: Home) -> list[Note]:
-    """Return a line for each grid that ran, and the step that shows one of them."""
+    """Return one line per grid that has run, and the command that shows one of them."""
     if not (lines := by_ids(home.grids(), home)):
         step = Step.of("run", "demo", runs=home.path, load=True)
-        return [Note(f"no grid ran under {home.path} yet. Start one: {{step}}", step)]
-    return [*map(Note, lines), Note("more of one: {step}", Step.of("status", "GRID", runs=home.path, load=True))]
+        return [Note(f"no grid has run under {home.path} yet. Start one: {{step}}", step)]
+    return [
+        *map(Note, lines),
+        Note("details of one grid: {step}", Step.of("status", "GRID", runs=home.path, load=True)),
+    ]
 
 
 def lines(grid_state: GridState) -> list[Note]:
-    """Return the state in a few lines, however many trials there are."""
+    """Summarise the state of a grid in a few lines, however many trials it has."""
     return [
         *_head(grid_state),
         *map(Note, running_lines(grid_state)),
@@ -74,12 +77,15 @@ def _head(grid_state: GridState) -> list[Note]:
 
 
 def seed_lines(grid_state: GridState) -> list[str]:
-    """Say what competes in each block and what is out, with their seeds, where seeds are added until resolved."""
+    """List per block which cells still compete for the best and which are out, with their numbers of seeds.
+
+    Empty unless the grid adds seeds until resolved.
+    """
     if (budget := grid_state.grid.budget) is None:
         return []
     words = {
         "open": f"open, at most {budget.seeds} seeds",
-        "resolved": f"resolved: what competes differs by less than {budget.difference:g} points, or is a single cell",
+        "resolved": f"resolved: competing cells differ by less than {budget.difference:g} points, or one is left",
         "spent": f"the budget of {budget.seeds} seeds is spent",
     }
 
@@ -91,13 +97,13 @@ def seed_lines(grid_state: GridState) -> list[str]:
     return [
         f"seeds of {title}: {words[block.state]}; competing: {counts(block, block.competing)}"
         + (f"; out: {counts(block, block.out)}" if block.out else "")
-        + (f"; left out until its failed trial is done: {', '.join(block.failed)}" if block.failed else "")
+        + (f"; excluded until their failed trials are done: {', '.join(block.failed)}" if block.failed else "")
         for title, block in grid_state.contests.items()
     ]
 
 
 def choice_lines(grid_state: GridState) -> list[Note]:
-    """Say how far validation has chosen, for which cells it cannot, and which values are at the edge of the range."""
+    """Report how many cells have selected settings, which cannot, and which values are at the edge of the range."""
     if not (searches := grid_state.searches):
         return []
     chosen = [(search.title, search.chosen) for search in searches if search.chosen]
@@ -116,8 +122,8 @@ def choice_lines(grid_state: GridState) -> list[Note]:
         *_of_search(grid_state),
         *(
             Note(
-                f"{title}: the chosen {name} = {dict(choice.best.point)[name]} is at the edge of what was tried, "
-                f"{choice.range(name)}; a better value may lie beyond"
+                f"{title}: the chosen {name} = {dict(choice.best.point)[name]} is at the edge of the searched range, "
+                f"{choice.range(name)}; a better value may lie beyond it"
             )
             for title, choice in chosen
             for name in choice.edges
@@ -126,13 +132,13 @@ def choice_lines(grid_state: GridState) -> list[Note]:
 
 
 def earlier_lines(grid_state: GridState) -> list[str]:
-    """Say how much was searched here before, as captions of tables do; empty: nothing, or nothing is searched now."""
+    """Report how much had been searched here before this grid's search; empty if nothing, or if it has no search."""
     earlier = searched_before(grid_state) if grid_state.searches else EarlierSearches()
     return [f"test results of {earlier} were known when this search began"] if earlier.trials else []
 
 
 def _of_search(grid_state: GridState) -> list[Note]:
-    """Say how many search trials diverged, with the step that trains one of them again."""
+    """Report how many search trials diverged, and the command that retrains one of them."""
     if not (diverged := grid_state.having(State.DIVERGED)):
         return []
     only = only_filter(diverged[0], grid_state)
@@ -146,12 +152,12 @@ def _of_search(grid_state: GridState) -> list[Note]:
 
 
 def ended(grid_state: GridState) -> list[Note]:
-    """Say at the end of a launch: the states, why trials failed, and which trials no table shows."""
+    """Report at the end of a launch: trial states, why trials failed, and which trials are missing from tables."""
     retrain = Step.of("resume", grid_state.grid.name, stale=True, runs=grid_state.home.path)
     lines = [*_head(grid_state), *choice_lines(grid_state), *map(Note, seed_lines(grid_state))]
     lines += [*failure_lines(grid_state), *_evaluation_lines(grid_state), *_uncompared(grid_state)]
     if other := grid_state.trained_on_other_data:
-        trained = f"{counted(len(other), 'trial')} trained on data that changed since, and not shown."
+        trained = f"{counted(len(other), 'trial')} trained on data that has changed since; not shown in tables."
         lines += [Note(f"{trained} Retrain with: {{step}}", retrain)]
     if old := of_other_code(grid_state):
         trained = f"{counted(len(old), 'trial')} trained with older code; old results kept."
@@ -161,36 +167,36 @@ def ended(grid_state: GridState) -> list[Note]:
 
 
 def written(grid_state: GridState) -> str:
-    """Return where a grid's tables and records are."""
+    """Report where a grid's tables and records were written."""
     folder = grid_state.home.grid(grid_state.grid.name)
     return f"written: {folder.tables} (Parquet, LaTeX, Markdown, ...) and {folder.results}"
 
 
 def next_steps(grid_state: GridState) -> dict[Step, str]:
-    """Return the steps after a grid that is done, with what each gives."""
+    """Return the suggested next steps for a finished grid, with what each one produces."""
     name, runs = grid_state.grid.name, grid_state.home.path
     return {
         Step.of("report", name, runs=runs): "one HTML page: tables, figures, and which differences are significant",
         Step.of(
             "table", name, output="table.tex", runs=runs
-        ): "LaTeX; the ending says the format, e.g. .md or .parquet",
-        Step.of("figures", name, runs=runs): "training curves, effects and others as pictures",
+        ): "LaTeX; the suffix selects the format, e.g. .md or .parquet",
+        Step.of("figures", name, runs=runs): "training curves, effects and other figures",
     }
 
 
 def _collapsed_lines(grid_state: GridState) -> list[str]:
-    """Say how many trials are at chance level, and what chance may reach: much, on a small validation split."""
+    """Report how many trials are at chance level, the rsum that chance may reach, and possible remedies."""
     if not (chances := collapsed(grid_state)):
         return []
     count = f"{len(chances)} of {grid_state.counts[State.DONE]} done perform at chance level on the validation split"
     most = max(chances.values())
-    small = ", the most there is: take more validation images" * (most >= 600)
-    line = f"collapsed: {count}, where it reaches an rsum of up to {most:.0f}{small}: {listed(list(chances))}"
+    small = ", the maximum: use more validation images" * (most >= 600)
+    line = f"collapsed: {count}, where chance reaches an rsum of up to {most:.0f}{small}: {listed(list(chances))}"
     return [line, *_ways_out(grid_state, next(trial for trial in trials_of(grid_state.cells) if trial.id in chances))]
 
 
 def _ways_out(grid_state: GridState, trial: Trial) -> list[str]:
-    """Return what may help a trial that has learnt nothing, a line for each remedy."""
+    """Return possible remedies for a trial that has learnt nothing, one per line."""
     from goalgrid.retrieval.splits.problems import check_command
 
     shared, name = trial.shared, trial.shared.dataset.name
@@ -200,30 +206,30 @@ def _ways_out(grid_state: GridState, trial: Trial) -> list[str]:
     mines = shared.objective.entry.warms_up(shared.objective.parameters) and not shared.train.warmup_epochs
     ways = {
         f"more images: {name} trains on {images:,}": images < FEW_IMAGES,
-        "all negatives at first, as the hardest may draw all vectors to one point: train.warmup_epochs = 1": mines,
+        "warm up with all negatives, as the hardest may collapse all embeddings: train.warmup_epochs = 1": mines,
         "another learning rate: train.lr": True,
-        f"are its words unknown, or its features alike? {check_command(name, root or 'DIR')}": root is not None,
+        f"check for unknown words or identical features: {check_command(name, root or 'DIR')}": root is not None,
     }
     return [f"  may help: {way}" for way, fits in ways.items() if fits]
 
 
 def note_lines(grid_state: GridState) -> list[Note]:
-    """Say which trials are collapsed, stale or merged, and which variants of the grid ran with overrides."""
+    """Report which trials are collapsed, stale or merged, and which variants of the grid have run with overrides."""
     others = named_grids.variants(grid_state.grid.name, grid_state.home)
     lines = [*choice_lines(grid_state), *map(Note, [*seed_lines(grid_state), *_collapsed_lines(grid_state)])]
     lines += [*_imported_lines(grid_state), *_stale_lines(grid_state)]
     places = Counter(merged(grid_state).values())
     lines += [Note(f"merged: {counted(count, 'trial')} from {place}") for place, count in places.items()]
     lines += _evaluation_lines(grid_state)
-    return [*lines, *([Note(f"run with overrides, too: {listed(others)}")] if others else [])]
+    return [*lines, *([Note(f"also run with overrides: {listed(others)}")] if others else [])]
 
 
 def _imported_lines(grid_state: GridState) -> list[Note]:
-    """Name the imported checkpoints; of those whose data changed, the step that imports them again."""
+    """List the imported checkpoints; for those whose data has changed, with the command that imports them again."""
     again = Step.of("evaluate", "FILE", into=grid_state.grid.name, runs=grid_state.home.path)
     lines = {trial.id: f"imported: {trial.id}: {trial.shared.published}" for trial in grid_state.imported}
     return [
-        Note(f"{line}; not shown, as its data are others now: import it again by {{step}}", again)
+        Note(f"{line}; not shown, as its data has changed; import it again: {{step}}", again)
         if trial_id in grid_state.of_other_data
         else Note(line)
         for trial_id, line in lines.items()
@@ -231,16 +237,16 @@ def _imported_lines(grid_state: GridState) -> list[Note]:
 
 
 def unreadable_lines(grid_state: GridState) -> list[str]:
-    """Return `unreadable: 2 (Permission denied: ...)`, with what helps."""
+    """Return `unreadable: 2 trials: Permission denied: ...` with a remedy; empty if all folders are readable."""
     reasons = {trial.id: grid_state.folder(trial).unreadable() for trial in grid_state.having(State.UNREADABLE)}
     if not reasons:
         return []
-    helps = "have its owner open it to you (chmod -R g+rX), or fix the disk; then run the same command again"
+    helps = "ask the owner for read access (chmod -R g+rX), or fix the disk; then run the same command again"
     return [f"unreadable: {counted(len(reasons), 'trial')}: {listed(list(reasons.values()))}; {helps}"]
 
 
 def running_lines(grid_state: GridState) -> list[str]:
-    """Return `running: 2 (vm: step 120, 80 of 600)`, a line a host."""
+    """Return `running: 2 (vm: step 120, 80 of 600)`, one line per host."""
     hosts = grouped((trial.host, trial) for trial in running(grid_state))
     return [f"running: {len(trials)} ({host}: {_steps(trials)})" for host, trials in hosts.items()]
 
@@ -256,9 +262,9 @@ def launch_lines(grid_state: GridState) -> list[str]:
 
 
 def failure_lines(grid_state: GridState) -> list[Note]:
-    """List failures by class with advice, then by message, with a log and the step that runs a trial alone.
+    """List failures by class with advice, then by message, each with a log and the command that runs one trial alone.
 
-    Then the trials that wait for a trial that failed.
+    The last line lists the trials that wait for a failed trial.
     """
     text = list[Note]()
     for failure, members in groupby(failures(grid_state), key=lambda group: group.failure):
@@ -282,16 +288,16 @@ def _stale_lines(grid_state: GridState) -> list[Note]:
     ]
     if lines:
         retrain = Step.of("resume", grid_state.grid.name, stale=True, runs=grid_state.home.path)
-        lines += [Note("  retrain them: {step}", retrain)]
+        lines += [Note("  to retrain them: {step}", retrain)]
     for versions, count in Counter(grid_state.patched.values()).items():
         lines += [Note(f"note: {count} done with other versions, without effect on results: {versions}")]
     return lines + _uncompared(grid_state)
 
 
 def _evaluation_lines(grid_state: GridState) -> list[Note]:
-    """Say which further evaluations are missing, with the step that makes them."""
+    """Report which further evaluations are missing, and the command that computes them."""
     resume = Step.of("resume", grid_state.grid.name, runs=grid_state.home.path)
-    return [Note(f"{line}; make them: {{step}}", resume) for line in grid_state.evaluation_lines()]
+    return [Note(f"{line}; to compute them: {{step}}", resume) for line in grid_state.evaluation_lines()]
 
 
 def _uncompared(grid_state: GridState) -> list[Note]:
@@ -299,7 +305,7 @@ def _uncompared(grid_state: GridState) -> list[Note]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
+    """Join the first names, and count the others: `a, b, c, d and 3 more`."""
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     return ", ".join(names[:LISTED]) + more
 

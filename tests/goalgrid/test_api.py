@@ -160,7 +160,7 @@ def test_a_grid_is_changed_by_values_or_by_words(
         (lambda grid, empty: grid.figure("training", block="fc"), "unknown block 'fc' of grid 'demo'. Known: cnn"),
         (lambda grid, empty: grid.effects(across="train.rl"), "unknown axis 'train.rl'"),
         (lambda grid, empty: grid.figure("training", quantities="val_rsm"), "Did you mean 'val_rsum'?"),
-        (lambda grid, empty: grid.figure("examples"), "Of a trial: goalgrid figures GRID attention"),
+        (lambda grid, empty: grid.figure("examples"), "Figures of one trial: goalgrid figures GRID attention"),
         (lambda grid, empty: grid.plan("seed=9"), "names none of the grid's trials"),
     ],
 )  # fmt: skip

@@ -20,7 +20,7 @@ from ..conftest import SMALL, Goalgrid
 
 WRONG = [
     (("run", "dmeo"), "unknown grid 'dmeo'. Did you mean 'demo'?"),
-    (("plan", "selhn-table10"), "Other grids fill that table of a paper: goalgrid tables selhn-table10."),
+    (("plan", "selhn-table10"), "is a table of a paper; the grids that fill it: goalgrid tables selhn-table10."),
     (("run", "none.toml"), "grid 'none.toml': no file none.toml"),
     (("run", "demo", "--set", "train.epoch=1"), "Did you mean 'train.epochs'?"),
     (
@@ -73,8 +73,8 @@ WRONG = [
     (("diagrams", "--format", "jpg"), "unknown format 'jpg'"),
     (("diagrams", "--set", "taau=3"), "Did you mean 'tau'?"),
     (("diagrams", "con_con", "--set", "tau=3"), "unknown parameter 'tau' in --set 'tau=3'. Known: variant,"),
-    (("diagrams", "--set", "tau=nan"), "--set 'tau=nan': it should be finite."),
-    (("gradients",), "of which trial?"),
+    (("diagrams", "--set", "tau=nan"), "--set 'tau=nan': the value must be finite."),
+    (("gradients",), "no trial given"),
     (("gradients", "--trial", "nothing"), "no trial has run"),
     (("diagrams", "infonec"), "Did you mean 'infonce'?"),
     (("data", "where", "flickr8q"), "unknown data set 'flickr8q'. Did you mean 'flickr8k'?"),
@@ -271,7 +271,7 @@ def test_figures_are_drawn_by_name(trained: Home, tmp_path: Path, goalgrid: Goal
     assert (nothing.returncode, "nothing to draw for paper" in nothing.stderr) == (0, True)
     for words in (("matrix", "--reference", "2ad-figureA1"), ("attention", "--trial", "any", "--quantity", "loss")):
         wrong = goalgrid("figures", "demo", *words, runs=trained.path)
-        assert "belong to training" in wrong.stderr
+        assert "apply to training" in wrong.stderr
 
 
 def test_the_help_lists_every_verb_once_and_no_verb_at_all_says_how_to_begin(

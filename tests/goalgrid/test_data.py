@@ -89,4 +89,4 @@ def test_json_holds_every_problem_and_every_part(tmp_path: Path, goalgrid: Goalg
 def test_what_is_made_on_the_spot_needs_no_check(tmp_path: Path, goalgrid: Goalgrid) -> None:
     finished = goalgrid("data", "check", "shapes", runs=tmp_path)
     assert finished.returncode == 0
-    assert finished.stderr == "shapes is generated: there is no copy to check.\n"
+    assert finished.stderr == "shapes is a generated data set: there is no copy to check.\n"

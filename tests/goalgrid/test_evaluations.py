@@ -129,7 +129,7 @@ def test_what_a_kill_left_out_is_evaluated_by_the_next_run(
     killed = client.run([sys.executable, "-c", KILLED, *arguments])
     assert killed.returncode == -9, killed.stderr
     status = verb("status", "demo", runs=pair).stdout
-    assert f"missing evaluations: 1 by few-test; make them: goalgrid resume demo --runs {pair.path}" in status
+    assert f"missing evaluations: 1 by few-test; to compute them: goalgrid resume demo --runs {pair.path}" in status
     (first,) = pair.trials_folder.glob("*/evaluations/*.parquet")
     table = verb("table", "demo", "--on", "few", "--layout", "listing", "--format", "markdown", runs=pair).stdout
     assert "1 of 2 cells are missing (--): 1 trial not evaluated by few-test" in table

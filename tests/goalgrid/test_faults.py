@@ -214,7 +214,7 @@ def test_ctrl_c_to_the_whole_group_ends_with_checkpoints(tmp_path: Path, undistu
     _, talk = process.communicate(timeout=60)
     assert process.returncode == 3, talk
     assert "Traceback" not in talk
-    assert "go on with: goalgrid resume demo" in talk
+    assert "to continue: goalgrid resume demo" in talk
     assert {outcome for attempts in outcomes(home) for outcome in attempts} <= {"pre-empted", "done"}
     assert goalgrid("resume", "demo", "--here", "--mlflow-uri", "", runs=tmp_path).returncode == 0
     assert_as_if_nothing_happened(home, undisturbed)

@@ -61,15 +61,16 @@ def test_trials_of_other_data_are_left_out_until_they_are_trained_anew(
     refused = verb(*again, runs=home)
     assert refused.exit_code == 3
     assert refused.stdout == ""
-    assert "1 trial trained on data that changed since, and not shown. Retrain with: goalgrid resume demo --stale" in (
-        refused.stderr
+    assert (
+        "trained on data that has changed since; not shown in tables. Retrain with: goalgrid resume demo --stale"
+        in (refused.stderr)
     )
     status = verb("status", "demo", runs=home)
     assert status.exit_code == 3
     assert "stale: 1 of 1 done, data: trained on data that changed since: 2:" in status.stdout
     told = verb("plan", "demo", *TINY[:-3], "--root", str(root), runs=home).stdout
     assert "1 x done, stale: data" in told
-    assert "costs      nothing without --stale: 1 trial trained on data that changed since" in told
+    assert "costs      nothing without --stale: 1 trial trained on data that has changed since" in told
     for words in (("table", "demo"), ("effects", "demo"), ("figures", "demo", "-o", str(tmp_path / "pictures"))):
         with pytest.raises(NothingDone, match="all 1 trial that are done were trained on data that changed"):
             verb(*words, runs=home)
@@ -271,4 +272,4 @@ def test_other_words_in_a_vocabulary_of_the_same_name_are_other_data(root: Path,
     file.write_text(json.dumps({"word2idx": {**words, "submarine": len(words)}}))
     refused = verb("run", "demo", *grid, runs=home)
     assert refused.exit_code == 3
-    assert "data that changed since" in refused.stderr
+    assert "data that has changed since" in refused.stderr

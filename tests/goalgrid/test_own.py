@@ -86,7 +86,7 @@ def test_a_file_that_is_gone_is_said_once_and_the_table_still_stands(folder: Pat
     try:
         table = goalgrid("table", "mine", "--format", "csv", runs=folder / "runs")
         assert table.returncode == 0
-        assert table.stderr.count("losses.py, which grid 'mine' uses, is gone. Its text of the last run") == 1
+        assert table.stderr.count("used by grid 'mine', no longer exists. The copy saved by the last run") == 1
         planned = goalgrid("plan", str(folder / "mine.toml"), runs=folder / "runs")
         assert planned.returncode == 2
         assert "uses './losses.py': no file" in planned.stderr
@@ -171,7 +171,7 @@ def test_own_encoders_learn_and_their_code_and_parameters_count_for_their_trials
     shutil.copytree(home.grid("mine").path, other.path)
     other.grid.write_text('name = "other"\nof_another_version = 1\n', encoding="utf-8")  # it is read last
     evaluated = goalgrid("evaluate", "--trial", trial.trial_id, runs=home.path)
-    assert "the record of this trial has the same numbers" in evaluated.stdout, evaluated.stderr
+    assert "the record of this trial matches these numbers" in evaluated.stdout, evaluated.stderr
     (tmp_path / "nets.py").write_text(swapped(ENCODERS, ".relu()", ".tanh()"), encoding="utf-8")
     assert stale(tmp_path, goalgrid) == {"con_con"}
     (tmp_path / "nets.py").unlink()
@@ -309,7 +309,7 @@ def test_workers_of_ray_and_replicas_get_the_file_from_the_runs_folder_where_it_
         (tmp_path / name).unlink()
     resumed = goalgrid("resume", "mine", *goals[2:], runs=tmp_path / "runs")
     assert resumed.returncode == 0, resumed.stderr
-    assert "losses.py, which grid 'mine' uses, is gone" in resumed.stderr
+    assert "losses.py, used by grid 'mine', no longer exists" in resumed.stderr
     assert "mine: 3 trials: 3 done" in resumed.stderr
 
 

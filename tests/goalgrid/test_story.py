@@ -32,7 +32,7 @@ def test_on_a_read_only_disk_a_finished_grid_shows_its_table_and_keeps_none(
     again = goalgrid("run", "demo", *AXES, *SMALL, runs=tiny_disk / "runs")
     assert again.returncode == 0, again.stderr
     assert "P^sig-ms" in again.stdout
-    assert "warning: the table is not kept: cannot write" in again.stderr
+    assert "warning: the table was not saved: cannot write" in again.stderr
     assert "written:" not in again.stderr
     refused = goalgrid("table", "demo", "--format", "latex", "--output", str(tiny_disk / "a.tex"), runs=trained.path)
     assert refused.returncode == 2

@@ -46,7 +46,7 @@ def test_the_trial_is_named_and_the_others_are_shown(
     if words[0] in ("status", "plan"):
         assert "1 done, 1 unreadable" in said
     if words[0] == "status":
-        assert f"{closed.below}; have its owner open it to you" in said
+        assert f"{closed.below}; ask the owner for read access" in said
     if words[0] == "table":
         assert "1 trial unreadable" in said
 

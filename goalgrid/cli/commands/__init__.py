@@ -1,1 +1,1 @@
-"""The verbs, by what they are about: each parses, calls, prints. Heavy packages are imported where one needs them."""
+"""The verbs, one module per subject: each parses, calls and prints. Heavy packages are imported only when needed."""

@@ -1,4 +1,4 @@
-"""`goalgrid data`: where to get a data set and how it must look, and what is wrong with one's own copy."""
+"""`goalgrid data`: locate, check and convert data sets, and precompute features."""
 
 from pathlib import Path
 from typing import Any
@@ -28,44 +28,46 @@ verbs = typer.Typer(
 @verbs.command()
 def where(
     name: str | None = argument(
-        None, "NAME", "A data set, see `goalgrid datasets`; none: data of your own.", completion.datasets
+        None, "NAME", "A data set listed by `goalgrid datasets`; without it: your own data.", completion.datasets
     ),
 ) -> None:
-    """Show where to get a data set and how its folder may look.
+    """Show where to get a data set and the expected layout of its folder.
 
-    It needs no network. Without a name: how a folder with data of your own may look.
+    It needs no network. Without NAME, show the accepted layouts for your own data.
     """
     if name is None:
         show("\n".join(lists.own_guide()))
         return
-    hint = "Data of your own may have any other name; how they may look: goalgrid data where."
+    hint = "Your own data may have any other name; accepted layouts: goalgrid data where."
     check_known("data set", name, catalog.names("datasets"), hint=hint)
     show("\n".join(lists.guide(name, catalog.dataset(name))))
 
 
 @verbs.command()
 def check(
-    name: str = argument(..., "NAME", "A data set's name, see `goalgrid datasets`.", completion.datasets),
-    root: Path | None = flag(None, "--root", "The folder of your copy.", "DIR"),
+    name: str = argument(..., "NAME", "A data set listed by `goalgrid datasets`, or your own.", completion.datasets),
+    root: Path | None = flag(None, "--root", "Folder of your copy.", "DIR"),
     columns: list[str] = options.COLUMNS,
     home: Home = options.RUNS,
-    workers: int | None = flag(None, "--workers", "Threads that decode images; default: one per CPU.", min=1),
+    workers: int | None = flag(None, "--workers", "Number of threads that decode images; default: one per CPU.", min=1),
     as_json: bool = options.JSON,
 ) -> None:
-    """Find all faults of a copy, each with its fix.
+    """Find all problems of your copy of a data set, each with its fix.
 
-    The exit code is 2 if there is any. A NAME that is not shipped is checked as your own data: against itself, not
-    against official sizes.
+    The exit code is 2 if there is any problem. If NAME is not a known data set, it is checked as your own data: for
+    consistency, but not against official sizes.
     """
     base.check_named("data set", name)
     if root is not None:
         catalog.has_folder(name, f"--root {root}")
     if catalog.described(name).embedded:
-        say(f"{name} is generated: there is no copy to check.")
+        say(f"{name} is a generated data set: there is no copy to check.")
         return
     if root is None:
         known = f" {name}" if name in catalog.names("datasets") else ""
-        raise UserError(f"where is {name!r}? Give --root DIR. How it must look: goalgrid data where{known}")
+        raise UserError(
+            f"missing option --root DIR: the folder of {name!r}. Its expected layout: goalgrid data where{known}"
+        )
     from goalgrid.retrieval.data.check import check as look
 
     with Bar(console=err, transient=True, disable=not err.is_terminal) as bar:
@@ -85,13 +87,15 @@ def check(
 @verbs.command()
 def convert(
     sources: list[str] = argument(
-        ..., "SOURCE", "EXPERT=PATH: CE's pickle, or a folder with a .npy or .npz a video; or a folder with MMT's .h5."
+        ...,
+        "SOURCE",
+        "EXPERT=PATH of a CE pickle or of a folder with one .npy or .npz per video; or a folder of MMT's .h5.",
     ),
-    to: Path = flag(..., "--to", "The folder of the data set; gets experts/.", "DIR"),
+    to: Path = flag(..., "--to", "Folder of the data set; arrays are written to its experts/.", "DIR"),
 ) -> None:
-    """Convert features of videos: one array for each expert.
+    """Convert video features to one array per expert.
 
-    No code in a pickle is run. Converting an expert again replaces it.
+    No code in a pickle is executed. Converting an expert again replaces its array.
     """
     if "video" not in components.registered():
         raise UserError(components.missing("video"))
@@ -111,7 +115,7 @@ def features(
 ) -> None:
     """Precompute the features of a grid's frozen networks.
 
-    If you skip it, the run of the grid does it.
+    This is optional: goalgrid run computes missing features itself.
     """
     from goalgrid.cli.terminal_view import TerminalView
     from goalgrid.runners.launch.feature_extraction import compute_features, feature_jobs, feature_sources
@@ -119,7 +123,7 @@ def features(
     loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
     jobs = feature_jobs(loaded, expansion.expand(loaded), home)
     if not (sources := feature_sources(jobs)):
-        say(f"{loaded.name}: no recipe has a frozen network, or shrunk pictures, that could be kept")
+        say(f"{loaded.name}: nothing to precompute, as no recipe has a frozen network or resized images to cache")
         return
     compute_features(jobs, TerminalView())
     for folder, (source, _) in sources.items():
@@ -132,9 +136,9 @@ def backbone(
     source: Path = argument(..., "FILE", "VSE-infinity's original_updown_backbone.pth."),
     folder: Path = argument(..., "DIR", "Folder to write the weights to."),
 ) -> None:
-    """Convert BUTD's ResNet-101.
+    """Convert the ResNet-101 backbone of bottom-up attention (BUTD).
 
-    Recipes then read the folder: --weights NAME=DIR.
+    Recipes then read the converted folder: --weights NAME=DIR.
     """
     from goalgrid.retrieval.published.backbones import BUTD, convert
 

@@ -1,4 +1,4 @@
-"""Evaluating: a checkpoint, one's own or a published one, on any split, protocol or data."""
+"""Verbs for checkpoints: evaluate a trial or a published checkpoint, and measure a trial's gradients."""
 
 from pathlib import Path
 from typing import Any
@@ -19,32 +19,36 @@ verbs = typer.Typer()
 @verbs.command()
 @options_of(evaluated.EvaluationRequest, before="weights")
 def evaluate(
-    file: Path | None = argument(None, "[FILE]", "A published checkpoint; with --as.", show_default=False),
+    file: Path | None = argument(None, "[FILE]", "A published checkpoint; requires --as.", show_default=False),
     home: Home = options.RUNS,
-    trial: str = flag("", "--trial", "A finished trial: its best checkpoint.", "ID"),
+    trial: str = flag("", "--trial", "Evaluate the best checkpoint of this finished trial.", "ID"),
     as_: str = flag("", "--as", "Family of the checkpoint (vsepp, scan, clip, ...).", "FAMILY"),
-    vocabulary: Path | None = flag(None, "--vocabulary", "The words of FILE's training, .pkl or .json.", "FILE"),
+    vocabulary: Path | None = flag(
+        None, "--vocabulary", "Vocabulary that FILE was trained with, .pkl or .json.", "FILE"
+    ),
     weights: list[str] = options.WEIGHTS,
     embeddings: Path | None = flag(
-        None, "--embeddings", "Write embeddings and ranks to this folder.", "FILE.npz", parser=user_path
+        None, "--embeddings", "Write embeddings and ranks to this file.", "FILE.npz", parser=user_path
     ),
     as_json: bool = options.JSON,
     **options: Any,
 ) -> None:
-    """Evaluate a checkpoint on a split, protocol or data.
+    """Evaluate a checkpoint on any split, protocol or data set.
 
-    It trains nothing and changes no record. The speed of a trial is kept next to its record.
+    It trains nothing and changes no record. A trial's measured speed is stored next to its record.
     """
     if bool(trial) == (file is not None):
         raise UserError(
-            "which checkpoint? Either --trial ID names a finished trial (goalgrid plan GRID --trials lists the ids), "
-            "or give a published FILE with --as FAMILY."
+            "no checkpoint given, or two. Give either --trial ID of a finished trial (goalgrid plan GRID --trials "
+            "lists the ids), or a published FILE with --as FAMILY."
         )
     request = evaluated.EvaluationRequest(tuple(weights), **options)
     if file is None and (as_ or vocabulary or request.into):
-        raise UserError("--as, --vocabulary and --into are for a published FILE; a trial has its family and its grid.")
+        raise UserError("--as, --vocabulary and --into apply only to a published FILE; leave them out with --trial.")
     if bool(request.into) != bool(request.as_objective):
-        raise UserError("--into GRID and --as-objective NAME go together: a table shows a checkpoint by its objective.")
+        raise UserError(
+            "--into GRID and --as-objective NAME must be given together: tables list checkpoints by objective."
+        )
     if embeddings is not None and embeddings.suffix != ".npz":
         raise UserError(f"--embeddings {embeddings}: the file must end in .npz.")
     if embeddings is not None:
@@ -61,18 +65,18 @@ def evaluate(
 
 @verbs.command()
 def gradients(
-    trial: list[str] = flag([], "--trial", "A finished trial; give the option again for more trials.", "ID"),
+    trial: list[str] = flag([], "--trial", "A finished trial; repeatable.", "ID"),
     home: Home = options.RUNS,
     as_json: bool = options.JSON,
 ) -> None:
     """Measure a trial's gradients on the unit sphere.
 
-    On its first training batch, with its best weights. The columns say how much of the gradient moves anchor, positive
-    and negatives, how much normalisation takes away, and whether the gradients of the two texts cancel.
+    Uses its first training batch and its best weights. The columns show how much of the gradient moves the anchor, the
+    positive and the negatives, how much normalisation removes, and whether the gradients of the two texts cancel.
     """
     from goalgrid.inspection import gradients as measured
 
     if not trial:
-        raise UserError("of which trial? --trial ID names a finished trial; goalgrid plan GRID --trials lists the ids.")
+        raise UserError("no trial given: --trial ID names a finished trial; goalgrid plan GRID --trials lists the ids.")
     rows = measured.of_trials(trial, home)
     show_for(as_json, lambda: rows, lambda: measured.lines(rows))

@@ -1,4 +1,4 @@
-"""What there is: grids, recipes, data sets, objectives, pictures of these, and the check of one's own objectives."""
+"""Verbs that list, explain, draw and check grids, recipes, data sets, objectives and settings; and `goalgrid new`."""
 
 import io
 import sys
@@ -29,13 +29,15 @@ PICTURES = ("png", "pdf", "svg")
 
 @verbs.command()
 def new(
-    name: str = argument(..., "NAME", "The grid's name; the file is NAME.toml."),
-    root: str | None = flag(None, "--root", "Folder of your own photographs or features.", "DIR"),
+    name: str = argument(..., "NAME", "Name of the grid; writes NAME.toml."),
+    root: str | None = flag(None, "--root", "Folder of your own images or features.", "DIR"),
     dataset: str | None = flag(
-        None, "--dataset", "Default: with --root, the grid's name; else synthetic scenes.", "NAME"
+        None, "--dataset", "Data set; default: the grid's name with --root, otherwise synthetic scenes.", "NAME"
     ),
-    recipes: list[str] = flag([], "--recipe", "Default: a recipe that reads these data.", "NAME"),
-    objectives: list[str] = flag([], "--objective", f"Default: {', '.join(new_grid.EXAMPLES)}, and your own.", "NAME"),
+    recipes: list[str] = flag([], "--recipe", "Recipe; default: one that reads these data; repeatable.", "NAME"),
+    objectives: list[str] = flag(
+        [], "--objective", f"Objective; default: {', '.join(new_grid.EXAMPLES)}, and yours; repeatable.", "NAME"
+    ),
     columns: list[str] = options.COLUMNS,
     files: list[str] = options.USES,
 ) -> None:
@@ -45,7 +47,7 @@ def new(
     content, notes = new_grid.text(name, dataset, recipes, objectives, root, files, named, known)
     path = Path(f"{name}.toml")
     if path.exists():
-        raise UserError(f"{path} is there already. Choose another name, or move it away.")
+        raise UserError(f"{path} already exists. Choose another name, or move the file away.")
     write_text(path, content)
     for note in notes:
         say(f"note: {note}")
@@ -71,13 +73,13 @@ def grids(as_json: bool = options.JSON) -> None:
 @verbs.command()
 def recipes(
     name: str | None = argument(None, "NAME", "Show all settings of this recipe or recipe file.", completion.recipes),
-    parameters: bool = flag(False, "--parameters", "Show the number of weights; for all recipes in half a minute."),
+    parameters: bool = flag(False, "--parameters", "Show the number of weights. All recipes take about half a minute."),
     as_json: bool = options.JSON,
 ) -> None:
     """List the recipes and what they read; or explain one.
 
-    A recipe is a backbone with its training settings. It reads pictures, features (a vector an image, or regions),
-    sets of regions, or videos. --parameters says how many weights its model has, and how many of these learn.
+    A recipe is a backbone with its training settings. It reads images, features (one vector per image, or regions),
+    sets of regions, or videos. --parameters shows how many weights its model has, and how many are trained.
     """
     known = catalog.SHIPPED
     if name is not None and name.endswith(".toml"):
@@ -99,7 +101,9 @@ def recipes(
     recipe = known.recipe(name)
     show(f"{name}: {recipe.description}; reads {known.reads(name)}\n")
     if recipe.ensemble:
-        show(f"The mean of the scores of {' and '.join(recipe.ensemble)}, of the same data set, objective and seed.")
+        show(
+            f"Averages the scores of {' and '.join(recipe.ensemble)}, trained on the same data set, objective and seed."
+        )
         return
     show_list({f"  {setting}": setting_text(value) for setting, value in known.settings(name).items()})
     if recipe.words:
@@ -111,7 +115,7 @@ def recipes(
 
 @verbs.command()
 def datasets(as_json: bool = options.JSON) -> None:
-    """List the data sets that are known by name."""
+    """List the built-in data sets."""
     if as_json:
         show_json(lists.datasets())
         return
@@ -129,8 +133,8 @@ def objectives(
 ) -> None:
     """List the objectives with their sources; or explain one.
 
-    A cell of GOAL's matrix is "of a loss" if it is the gradient of a loss, with m+ and m- held and without a hinge. The
-    explanation of one has its equation, and its parameters under both variants.
+    A cell of GOAL's matrix is "of a loss" if it is the gradient of a loss, with m+ and m- held constant and without a
+    hinge. With NAME, show its equation, and its parameters under both variants.
     """
     known = options.catalog_of(files)
     show_for(
@@ -143,13 +147,13 @@ def objectives(
 @verbs.command()
 def settings(
     name: str | None = argument(
-        None, "NAME", "Explain this setting, or all that begin so: train.", completion.settings
+        None, "NAME", "Explain this setting, or all with this prefix, e.g. train.", completion.settings
     ),
     as_json: bool = options.JSON,
 ) -> None:
     """List the settings of a grid file; or explain one.
 
-    Each with its type, default, unit and meaning, and with what a training needs to read it.
+    Each is listed with its type, default, unit and meaning, and with the condition under which training reads it.
     """
     chosen = settings_list.named(name) if name else settings_list.settings()
     show_for(as_json, lambda: chosen, lambda: settings_list.lines(chosen))
@@ -157,12 +161,15 @@ def settings(
 
 @verbs.command()
 def tables(
-    name: str | None = argument(None, "NAME", "A table or a paper: selhn-table5, selhn.", completion.paper_tables),
+    name: str | None = argument(
+        None, "NAME", "A table or a paper, e.g. selhn-table5 or selhn.", completion.paper_tables
+    ),
     as_json: bool = options.JSON,
 ) -> None:
-    """List which rows of the papers' tables train here.
+    """List which rows of the papers' tables can be reproduced here.
 
-    Each with its grid, recipe and objective; or where the paper quotes it from; or why it is not possible.
+    Each row is listed with its grid, recipe and objective, or with the source the paper quotes it from, or with the
+    reason why it cannot be reproduced.
     """
     from goalgrid.listings import paper_rows
 
@@ -175,15 +182,15 @@ def diagrams(
     cells: list[str] = argument(
         [], "CELL", "Draw the update fields of these cells, e.g. sig-ms_cir.", completion.objectives
     ),
-    output: Path = flag(Path(), "--output -o", "Folder of the pictures.", "DIR", parser=user_path),
-    format_: str = flag("png", "--format", "png, pdf or svg."),
-    set_: list[str] = flag([], "--set", "A parameter or the variant, e.g. tau=5.", "KEY=VALUE"),
+    output: Path = flag(Path(), "--output -o", "Output folder.", "DIR", parser=user_path),
+    format_: str = flag("png", "--format", "File format: png, pdf or svg."),
+    set_: list[str] = flag([], "--set", "Set a parameter or the variant, e.g. tau=5.", "KEY=VALUE"),
     files: list[str] = options.USES,
 ) -> None:
-    """Draw GOAL Figures 2 and 3, and update fields.
+    """Draw Figures 2 and 3 of the GOAL paper, and update fields.
 
-    Without CELL the weights and the 15 update fields; with CELL the update field of each, for any parameters. Of a loss
-    that is no cell, e.g. unified, also the push on each of 17 negatives by rank.
+    Without CELL, draw the weights and all 15 update fields; with CELL, draw the update field of each given cell, for
+    any parameters. For a loss outside the matrix, e.g. unified, also draw the push on each of 17 negatives by rank.
     """
     check_known("format", format_, PICTURES)
     known = options.catalog_of(files).objectives
@@ -204,13 +211,14 @@ def diagrams(
 
 @verbs.command()
 def check(
-    file: str = argument(..., "FILE", "A file of your own, or a package by name."), as_json: bool = options.JSON
+    file: str = argument(..., "FILE", "Your Python file, or the name of an installed package."),
+    as_json: bool = options.JSON,
 ) -> None:
-    """Check losses, poolings, encoders and scorers of your own.
+    """Check your own losses, poolings, encoders and scorers.
 
-    Losses: gradient by finite differences, permutation of the batch, half precision, empty sets, state of a checkpoint,
-    and norm of the gradient and time next to ours. Poolings, encoders and scorers: shape, gradient, the same values in
-    any batch and padding, half precision, and weights of a checkpoint.
+    Losses: gradient against finite differences, invariance to batch permutation, half precision, empty sets, state in
+    checkpoints, and gradient norm and time compared with the built-in losses. Poolings, encoders and scorers: shape,
+    gradient, equal values in any batch and padding, half precision, and weights in checkpoints.
     The exit code is 4 if a check fails.
     """
     from goalgrid.runners.selftest.own_check import verdicts

@@ -1,4 +1,4 @@
-"""What came out: table, effects, claims, compare, figures, report, site, export."""
+"""Verbs that show results: table, effects, fair, claims, compare, figures, report, site, export."""
 
 import os
 import signal
@@ -32,29 +32,34 @@ if TYPE_CHECKING:
 verbs = typer.Typer()
 
 COMMENTS = {"terminal": "{}\n", "markdown": "<!-- {} -->\n", "latex": "% {}\n", "csv": ""}
-"""How the command is above a comparison in a file."""
+"""Templates of the comment above a comparison in a file that names the command, by format."""
 
 
 @verbs.command()
 @options_of(TableRequest, before="format_")
 def table(
-    grid: str | None = argument(None, "GRID", "A grid; with --reference, a paper or its table.", completion.grids),
+    grid: str | None = argument(
+        None, "GRID", "A grid; with --reference, a paper or one of its tables.", completion.grids
+    ),
     home: Home = options.RUNS,
     set_: list[str] = options.SET,
     protocol: str | None = options.PROTOCOL,
     cite: list[str] = flag(
-        [], "--cite", "LaTeX only: cite a reference of a paper's rows: 23=scan18 prints \\cite{scan18}.", "NUMBER=KEY"
+        [],
+        "--cite",
+        "LaTeX only: citation key for a reference number in the paper's rows: 23=scan18 prints \\cite{scan18}.",
+        "NUMBER=KEY",
     ),
-    format_: str = flag("terminal", "--format", "E.g. latex or markdown, a wrong name lists all."),
+    format_: str = flag("terminal", "--format", "Output format, e.g. latex or markdown; an unknown name lists all."),
     output: Path | None = options.OUTPUT,
-    as_json: bool = flag(False, "--json", "The same as --format json."),
+    as_json: bool = flag(False, "--json", "Same as --format json."),
     complete: bool = options.COMPLETE,
     **options: Any,
 ) -> None:
     """Print the paper's table of the trials done so far.
 
-    --paper NAME fills a paper's own table by the trials of all grids; --against paper shows the paper's numbers next to
-    ours; --reference prints the paper's own table as it was printed.
+    --paper NAME fills a table of a paper with the trials of all grids; --against paper shows the paper's numbers next
+    to yours; --reference prints the table as published.
     """
     from goalgrid.reports.tables import deliver
     from goalgrid.results import renderers
@@ -64,7 +69,7 @@ def table(
     format_ = "json" if as_json else format_
     request = TableRequest(grid or "", protocol=protocol, cite=tuple(cite), set_=tuple(set_), **options)
     if complete and request.reference:
-        raise UserError("--reference shows printed numbers, of which none is missing; leave --complete out.")
+        raise UserError("--reference shows published numbers, none of which can be missing; leave --complete out.")
     if request.reference and not request.paper and (printed := _printed_tables(grid)):
         if output or format_ != "terminal":
             raise UserError("--reference lists tables on the screen; name a table, or leave --format and --output out.")
@@ -94,7 +99,7 @@ def table(
 
 
 def _printed_tables(paper: str | None) -> dict[str, str]:
-    """Return the headings of a paper's tables, or of all papers' (None), by name; empty: there is no such paper."""
+    """Map the names of a paper's tables (None: all papers) to their headings; empty if there is no such paper."""
     from goalgrid.results.reference.reading import PAPERS, listing
 
     return listing(paper) if paper is None or paper in PAPERS else {}
@@ -108,15 +113,19 @@ def effects(
     metric: str = options.METRIC,
     direction: str = options.DIRECTION,
     protocol: str | None = options.PROTOCOL,
-    baseline: str | None = flag(None, "--baseline", "Compare with it; default: con_con, else the first.", "OBJECTIVE"),
-    across: list[str] = flag([], "--across", "Make this axis a factor too, e.g. objective.tau.", "AXIS"),
-    reference: bool = flag(False, "--reference", "GRID is a paper's table: analyse its printed means and deviations."),
+    baseline: str | None = flag(
+        None, "--baseline", "Baseline to compare with; default: con_con, or the first objective.", "OBJECTIVE"
+    ),
+    across: list[str] = flag([], "--across", "Add this axis as a factor, e.g. objective.tau.", "AXIS"),
+    reference: bool = flag(
+        False, "--reference", "GRID is a table of a paper: analyse its published means and standard deviations."
+    ),
     format_: str = options.ANALYSIS_FORMAT,
     as_json: bool = options.JSON,
 ) -> None:
     """Report main effects and interactions with their uncertainty (ANOVA).
 
-    Also which cells differ from a baseline.
+    It also reports which cells differ significantly from a baseline.
     """
     from goalgrid.reports.analyses import analysed
     from goalgrid.results.analysis import effects_text
@@ -126,7 +135,9 @@ def effects(
     check_json(as_json, format_)
     if reference:
         if protocol or baseline or across or set_:
-            raise UserError("--reference analyses a table as the paper printed it; leave the other options out.")
+            raise UserError(
+                "--reference analyses a table as published; leave --protocol, --baseline, --across and --set out."
+            )
         analyses = [analysis for analysis in printed_analyses(grid) if direction in (analysis.metric[:3], "both")]
         cells = list[Cell]()
     else:
@@ -148,10 +159,11 @@ def fair(
     format_: str = flag("terminal", "--format", "terminal, markdown or latex."),
     as_json: bool = options.JSON,
 ) -> None:
-    """Show whether all cells of a grid had the same chance.
+    """Show whether the cells of a grid were compared fairly.
 
-    For each cell what validation chose and what it said on fresh seeds, what the search cost, how the trials trained,
-    and every fault. [fair] require in the grid file makes faults errors: then this, run and table exit with 4.
+    Lists for each cell the settings selected on validation, their validation score on fresh seeds, the cost of the
+    search, how the trials trained, and all violations. Rules under [fair] require in the grid file turn violations into
+    errors: fair, run and table then exit with 4.
     """
     from goalgrid.reports.fairness import sheet
     from goalgrid.results.analysis.documents import TEXT
@@ -169,16 +181,16 @@ def fair(
 @verbs.command()
 def claims(
     paper: str | None = argument(None, "PAPER", "goal, selhn, unified or 2ad; default: all."),
-    grid: str | None = argument(None, "GRID", "A grid whose trials test the sentences, too.", completion.grids),
+    grid: str | None = argument(None, "GRID", "Also test the claims on the trials of this grid.", completion.grids),
     home: Home = options.RUNS,
     set_: list[str] = options.SET,
-    comparisons: bool = flag(False, "--comparisons", "Show every comparison with its difference and its p."),
+    comparisons: bool = flag(False, "--comparisons", "Show every comparison with its difference and p value."),
     format_: str = flag("terminal", "--format", "terminal, markdown or latex."),
     as_json: bool = options.JSON,
 ) -> None:
     """Test which of the papers' claims hold.
 
-    On the papers' own tables, and with GRID on your trials: holds, fails, or cannot be told.
+    Claims are tested on the published tables and, with GRID, on your trials: holds, fails or undecided.
     """
     from goalgrid.reports import analyses
     from goalgrid.results.analysis import claims as judged_claims
@@ -194,10 +206,10 @@ def claims(
 @verbs.command()
 def compare(
     a: str = argument(..., "A", "A grid that ran, or a grid file.", completion.grids),
-    b: str | None = argument(None, "B", "The grid to compare with; default: the same.", completion.grids),
+    b: str | None = argument(None, "B", "The grid to compare with; default: A.", completion.grids),
     home: Home = options.RUNS,
     other: Home | None = options.OTHER_RUNS,
-    replaced: bool = flag(False, "--replaced", "Take A as it was before its trials were last retrained."),
+    replaced: bool = flag(False, "--replaced", "Use A's results from before its trials were last retrained."),
     metric: str = options.METRIC,
     direction: str = options.DIRECTION,
     protocol: str | None = options.PROTOCOL,
@@ -207,14 +219,14 @@ def compare(
 ) -> None:
     """Compare two grids cell by cell, and show how their settings differ.
 
-    B minus A, cell by cell, paired by seed where seeds pair; two versions of code or two runs folders, too.
+    Differences are B minus A, paired by seed where possible. Also compares two code versions or two runs folders.
     """
     from goalgrid.reports.analyses import compared
     from goalgrid.results import renderers
     from goalgrid.results.analysis import grid_comparison
 
     if output and as_json:
-        raise UserError("--json prints on the screen; leave --output out.")
+        raise UserError("--json prints to stdout; leave --output out.")
     check_known("format", format_, grid_comparison.FORMATS)
     check_json(as_json, format_)
     if output and (format_ != "terminal" or output.suffix not in ("", ".txt")):
@@ -236,22 +248,26 @@ def compare(
 @options_of(FigureRequest, before="output")
 def figures(
     grid: str = options.GRID,
-    kinds: list[str] = argument([], "KIND", "E.g. matrix or training, a wrong name lists all; default: all."),
+    kinds: list[str] = argument(
+        [], "KIND", "Figure, e.g. matrix or training; an unknown name lists all; default: all."
+    ),
     home: Home = options.RUNS,
     set_: list[str] = options.SET,
     only: list[str] = options.ONLY,
-    output: Path | None = flag(None, "--output -o", "Default: DIR/grids/NAME/figures.", "DIR", parser=user_path),
+    output: Path | None = flag(
+        None, "--output -o", "Output folder; default: DIR/grids/NAME/figures.", "DIR", parser=user_path
+    ),
     format_: str = options.PICTURE_FORMAT,
     protocol: str | None = options.PROTOCOL,
     **options: Any,
 ) -> None:
-    """Draw the figures of what is done so far.
+    """Draw figures of the trials done so far.
 
-    The matrix, effects, training behaviour, diagnostics, and ours against the paper's; sensitivity to swept numbers;
-    steps and triplets of trials with train.trace_every; geometry of the embeddings against the rsum; pooling, the
-    weights that GPO and ADPOOL learnt; speed, rsum against pairs scored a second; search, the points that [select]
-    chose among. Of one trial: attention, which words of a caption look at which regions of an image, in a model of
-    sets; and examples, queries with their first answers.
+    Figures of a grid: the matrix, effects, training behaviour, diagnostics, and your results against the paper's;
+    sensitivity to swept values; steps and triplets of trials with train.trace_every; geometry of the embeddings against
+    rsum; pooling: the weights learnt by GPO and ADPOOL; speed: rsum against pairs scored per second; search: the
+    candidates [select] chose from. Figures of one trial: attention of caption words to image regions, in models that
+    score sets; and examples: queries with their top results.
     """
     for line in draw(FigureRequest(kinds, format_, either(only), protocol, **options), grid, home, set_, output):
         say(line)
@@ -264,22 +280,30 @@ def report(
     home: Home = options.RUNS,
     set_: list[str] = options.SET,
     only: list[str] = options.ONLY,
-    output: Path | None = flag(None, "--output -o", "Default: DIR/grids/NAME/report.html.", "FILE", parser=user_path),
-    watch: bool = flag(False, "--watch", "Rewrite it until all trials have ended; an open page follows."),
+    output: Path | None = flag(
+        None, "--output -o", "Output file; default: DIR/grids/NAME/report.html.", "FILE", parser=user_path
+    ),
+    watch: bool = flag(False, "--watch", "Keep updating the page until all trials have ended; open pages reload."),
     every: int = flag(10, "--every", "Seconds between two updates, with --watch.", "SECONDS", min=1),
     serve: bool = flag(False, "--serve", "Serve a live page on localhost until Ctrl-C."),
-    port: int = flag(8750, "--port", "With --serve; 0: a free one.", "PORT", min=0),
-    host: str = flag("127.0.0.1", "--host", "With --serve: the interface; others need a secret path.", "ADDRESS"),
-    beside: str | None = flag(None, "--compare", "Add a section: the report's grid minus GRID, cell by cell.", "GRID"),
+    port: int = flag(8750, "--port", "With --serve: the port; 0 picks a free one.", "PORT", min=0),
+    host: str = flag(
+        "127.0.0.1",
+        "--host",
+        "With --serve: the interface to bind; any other than localhost adds a secret path.",
+        "ADDRESS",
+    ),
+    beside: str | None = flag(None, "--compare", "Add a section: this grid minus GRID, cell by cell.", "GRID"),
     other: Home | None = options.OTHER_RUNS,
-    examples_of: str = flag("", "--examples", "Add a section: what this trial finds and misses.", "ID"),
+    examples_of: str = flag("", "--examples", "Add a section: example retrievals and failures of this trial.", "ID"),
 ) -> None:
     """Write the whole grid as one HTML page.
 
-    Tables, effects, figures, failures and provenance; with --paper also the paper's own table. It needs no network.
+    It contains tables, effects, figures, failures and provenance; with --paper also the paper's table filled with your
+    trials. The page works offline.
     """
     if (watch or serve) and examples_of:
-        raise UserError("--examples loads a model and its data each time; leave it out with --watch and --serve.")
+        raise UserError("--examples loads a model and its data at every update; leave it out with --watch and --serve.")
     if serve and (watch or output):
         raise UserError("--serve writes no file; leave out --watch and --output.")
     from goalgrid.reports import report as page
@@ -316,12 +340,12 @@ def report(
 
 @verbs.command()
 def site(
-    folder: Path = argument(..., "DIR", "The folder to write, e.g. of a web space.", parser=user_path),
-    grids: list[str] = argument([], "GRID", "Grids that ran; default: all of them.", completion.grids),
+    folder: Path = argument(..., "DIR", "Folder to write to, e.g. one that a web server publishes.", parser=user_path),
+    grids: list[str] = argument([], "GRID", "Grids that have run; default: all.", completion.grids),
     home: Home = options.RUNS,
     compared: list[str] = flag([], "--compare", "Add a section: B minus A, cell by cell.", "A,B"),
 ) -> None:
-    """Write an index of grids and a page for each into a folder that a web server can show.
+    """Write a static website: an index of grids and one page per grid.
 
     Links are relative. Run it again to update the pages.
     """
@@ -341,9 +365,10 @@ def export(
     only: list[str] = options.ONLY,
     complete: bool = options.COMPLETE,
 ) -> None:
-    """Write everything that a paper needs into one folder.
+    """Write everything a paper needs into one folder.
 
-    Report, tables, figures, effects, records, settings and checksums; with --paper also the paper's own table.
+    It contains the report, tables, figures, effects, records, settings and checksums; with --paper also the paper's
+    table filled with your trials.
     """
     from goalgrid.reports import report as page
     from goalgrid.reports.tables import table_of_paper
@@ -358,7 +383,9 @@ def export(
     grid_state = GridState.of(recall(grid, home, set_), home, filtered)
     if not grid_state.cells:
         go_on = Step.of("resume", grid_state.grid.name, runs=home.path)
-        raise UserError(f"grid {grid_state.grid.name!r}: no cell has chosen its settings yet. Go on: {{step}}", go_on)
+        raise UserError(
+            f"grid {grid_state.grid.name!r}: no cell has selected its settings yet. To continue: {{step}}", go_on
+        )
     with staged(target) as staging:
         measured, filled = page.read(grid_state), table_of_paper(paper, home)
         html = page.render(grid_state, measured=measured, paper=paper, wording=shell)
@@ -379,7 +406,7 @@ def export(
 
 
 def _exit_incomplete(request: TableRequest, home: Home, table: "Table | None") -> None:
-    """Say what the requested table lacks, and exit with the code of its trials' state."""
+    """Report the entries that the requested table lacks, and exit with the code for its trials' state."""
     from goalgrid.reports.tables import shortfall
 
     state, lacking = shortfall(request, home, table)

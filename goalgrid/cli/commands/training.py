@@ -1,4 +1,4 @@
-"""Training, and what it leaves: plan, run, resume, slurm, status, merge, prune, selftest."""
+"""Verbs that train trials or manage their folders: plan, run, resume, slurm, status, merge, prune, selftest."""
 
 import shlex
 import sys
@@ -57,7 +57,7 @@ def plan(
     stale: bool = options.STALE,
     jobs: int | None = options.JOBS,
     allow_leak: bool = options.ALLOW_LEAK,
-    probe: bool = flag(False, "--probe", "Train a few steps of each recipe first, to measure its cost."),
+    probe: bool = flag(False, "--probe", "Train each recipe for a few steps first, to measure its cost."),
     device: str = flag("", "--device", "Estimate memory and hours on a GPU you do not have, e.g. h100, 24GB.", "GPU"),
     hourly: float | None = flag(
         None, "--hourly", "Price of one GPU-hour; adds the cost of the grid.", "PRICE", min=0.0
@@ -68,12 +68,12 @@ def plan(
     gpus: int | None = flag(
         None,
         "--gpus",
-        "Number of GPUs in that machine; adds how many will be busy, and a wall-clock estimate.",
+        "Number of GPUs in that machine; adds a wall-clock estimate and how many GPUs will be busy.",
         "N",
         min=1,
     ),
     nodes: int | None = flag(None, "--nodes", "Number of such machines.", "N", min=1),
-    trials: bool = flag(False, "--trials", "Print a line for each trial: why it would be trained, or not."),
+    trials: bool = flag(False, "--trials", "Print one line per trial: whether it would be trained, and why."),
     as_json: bool = options.JSON,
 ) -> None:
     """Show what a run would train, why, and what it would cost.
@@ -82,7 +82,7 @@ def plan(
     """
     if not device and (hourly is not None or cores or gpus or nodes):
         raise UserError(
-            "--hourly, --cores, --gpus and --nodes are of a machine with a GPU: say which, e.g. --device h100."
+            "--hourly, --cores, --gpus and --nodes describe a GPU machine: also name its GPU, e.g. --device h100."
         )
     rented = (
         GpuMachine(card(device), hourly, gpus or (1 if cores or nodes else 0), cores, nodes or 1) if device else None
@@ -116,7 +116,7 @@ def run(
     force: bool = options.FORCE,
     stale: bool = options.STALE,
     launch_folders: list[Path] = flag(
-        [], "--launch", "Train the grid that this launch keeps, instead of GRID: docs/clusters.md.", "DIR"
+        [], "--launch", "Instead of GRID: train the grid saved in this launch folder (docs/clusters.md).", "DIR"
     ),
     jobs: int | None = options.JOBS,
     dry_run: bool = flag(False, "--dry-run", "Dry run: same as goalgrid plan."),
@@ -124,12 +124,12 @@ def run(
 ) -> None:
     """Train all unfinished trials, then print the table.
 
-    Run it again to continue where it was cut off. Several grids train together where they agree.
+    If it is interrupted, run it again to continue. Several grids with compatible settings train together.
     """
     overrides, launches = [*set_, *_concurrency(jobs)], dict[str, KeptLaunch]()
     if launch_folders:
         if given := [*grids, *([paper] if paper else []), *set_]:
-            raise UserError(f"--launch has its grid and its settings; leave out {given[0]!r}.")
+            raise UserError(f"--launch already determines the grid and its settings; leave out {given[0]!r}.")
         chosen, launches = kept_launches.read(map(user_path, launch_folders), overrides, roots=root, weights=weights)
     else:
         chosen = named_grids.grids_to_train(sources(grids, paper, home), home, overrides, roots=root, weights=weights)
@@ -155,16 +155,16 @@ def resume(
     stale: bool = options.STALE,
     **options: Any,
 ) -> None:
-    """Train what failed, was cut off or never ran.
+    """Train all trials that failed, were interrupted or never ran.
 
-    The grid stays as it was last run; --set names the overrides that it ran with.
+    The grid is used as it was last run, even if its file has changed; --set selects the overrides it ran with.
     """
     chosen = named_grids.as_last_run(grids, home, set_, ran=True)
     for grid in chosen:
         if not home.grid(grid.name).grid.exists():
             source = grids[0] if len(chosen) == 1 else grid.plain_name
             helps = start(source, home, set_, verb="resume")
-            raise UserError(f"grid {grid.name!r} never ran under {home.path}. {helps.text}", helps.step)
+            raise UserError(f"grid {grid.name!r} has never run under {home.path}. {helps.text}", helps.step)
     _train(chosen, home, Choice(either(only), failed=failed, stale=stale), LaunchOptions(**options))
 
 
@@ -185,13 +185,13 @@ def slurm(
     output: Path | None = flag(None, "--output -o", "Write to this file.", "FILE", parser=user_path),
     submit: bool = flag(False, "--submit", "Submit the script; `goalgrid status` then shows its jobs."),
     snapshot: bool | None = flag(
-        None, "--snapshot/--no-snapshot", "Keep the code of this checkout for the jobs (default with --submit)."
+        None, "--snapshot/--no-snapshot", "Save a copy of this checkout's code for the jobs (default with --submit)."
     ),
     **options: Any,
 ) -> None:
-    """Write a batch script for Slurm that trains grids.
+    """Write a Slurm batch script that trains grids.
 
-    The job queues itself again until the grids are done.
+    The job requeues itself until the grids are done.
     """
     from goalgrid.launching.slurm_job import JobRequest, prepare
 
@@ -219,7 +219,7 @@ def status(
 ) -> None:
     """Show the state of every trial, and how to fix failures.
 
-    Without GRID, list the grids that ran.
+    Without GRID, list all grids that have run.
     """
     if not grids and paper is None:
         show_for(as_json, lambda: standing.states_of(home), lambda: map(worded, status_lines.grid_lines(home)))
@@ -237,18 +237,18 @@ def status(
 
 @verbs.command()
 def merge(
-    other: Path = argument(..., "OTHER_RUNS", "The runs folder to take trials from."),
+    other: Path = argument(..., "OTHER_RUNS", "Runs folder to take trials from."),
     home: Home = options.RUNS,
-    grid: str | None = flag(None, "--grid", "Only the trials of this grid; default: of all grids there.", "GRID"),
+    grid: str | None = flag(None, "--grid", "Only the trials of this grid; default: all grids in that folder.", "GRID"),
     root: list[str] = options.ROOT,
-    stale: bool = flag(False, "--stale", "Take trials that other code trained, too; tables then say so."),
+    stale: bool = flag(False, "--stale", "Also take trials that were trained with different code; tables then say so."),
     dry_run: bool = flag(False, "--dry-run", "Dry run: show what would be taken."),
     as_json: bool = options.JSON,
 ) -> None:
     """Take finished trials from another runs folder.
 
-    Each is verified; trials of other data or code are refused, and no trial that is done here is replaced. A grid with
-    `uses` is a program: it is left out unless you named its files yourself, or --trust-code is given.
+    Each trial is verified: trials of different data or code are refused, and finished trials here are never replaced.
+    A grid with `uses` runs Python code: it is skipped unless you have approved its files, or pass --trust-code.
     """
     there, outcomes, lines, reasons = Home(user_path(other)), [], [], list[str]()
     for grid_there in merging.grids_of(there, home, grid, root, reasons.append):
@@ -266,16 +266,16 @@ def merge(
 def prune(
     home: Home = options.RUNS,
     done: bool = flag(False, "--done", "Also move finished trials that belong to no grid."),
-    empty: bool = flag(False, "--empty", "Delete the trash for good."),
+    empty: bool = flag(False, "--empty", "Empty the trash: delete its contents permanently."),
     yes: bool = flag(False, "--yes -y", "Do not ask for confirmation."),
     as_json: bool = options.JSON,
 ) -> None:
     """Move trials that belong to no grid to the trash (asks first).
 
-    The trash is DIR/trash. Half-written files of broken runs are deleted. --json only shows what would go.
+    The trash is DIR/trash. Partially written files of crashed runs are deleted. --json only shows what would be moved.
     """
     if done and empty:
-        raise UserError("--done fills the trash, --empty deletes what is there; give them one after the other.")
+        raise UserError("--done moves trials to the trash and --empty deletes the trash; run prune once with each.")
     rubbish = pruning.trash(home) if empty else pruning.rubbish(home, done=done)
     show_for(as_json, rubbish.to_dict, lambda: map(worded, rubbish.lines(home)))
     if not rubbish.items or (as_json and not yes):
@@ -288,18 +288,18 @@ def prune(
         say(f"removed: {len(removed.items)} of {len(rubbish.items)}, {size(removed.bytes)}")
         if home.trash.exists():
             empty_it = shell(Step.of("prune", empty=True, runs=home.path))
-            say(f"trials are kept in {home.trash}; to free the disk: {empty_it}")
+            say(f"trials were moved to {home.trash}; to free the disk space: {empty_it}")
 
 
 @verbs.command()
 def selftest(home: Home = options.RUNS, address: str | None = options.ADDRESS) -> None:
     """Verify on this machine that killed trials resume without loss.
 
-    It kills a worker of a tiny grid, in a folder of its own below DIR.
+    It kills a worker while a tiny grid trains, in a separate folder below DIR.
     """
     from goalgrid.runners.selftest import story
 
-    say(f"takes a minute or two, in a folder of its own below {home.path}")
+    say(f"this takes a minute or two, in a separate folder below {home.path}")
     try:
         for claim in story.selftest(home.path, address):
             show(f"ok      {claim}")
@@ -310,7 +310,7 @@ def selftest(home: Home = options.RUNS, address: str | None = options.ADDRESS) -
 
 
 def _concurrency(jobs: int | None) -> list[str]:
-    """Return the override of a grid by which so many trials train at a time."""
+    """Return the override that sets how many trials train concurrently; empty if `jobs` is None."""
     return [f"resources.concurrency={jobs}"] if jobs else []
 
 
@@ -321,7 +321,7 @@ def _show_each(
     lines: Callable[[GridState], Iterable[Note]],
     as_json: bool = False,
 ) -> list[GridState]:
-    """Show one grid after the other: the grids may use files of the user's own with equal names."""
+    """Show the grids one after another, since they may use different user files of the same name."""
     contents, grid_states = dict[str, Any](), list[GridState]()
     for grid in grids:
         grid_states.append(GridState.of(grid, home))
@@ -346,21 +346,21 @@ def _train(grids: Sequence[Grid], home: Home, choice: Choice, launch: LaunchOpti
 
 
 def _show_end(end: "GridEnd") -> None:
-    """Print the table of a grid that was trained; say how the launch ended, and what comes next."""
+    """Print the table of a trained grid, how the launch ended, and the suggested next steps."""
     if end.table:
         show_table(end.table)
     say("\n".join(map(worded, status_lines.ended(end.grid_state))))
     if end.untrained:
         say(worded(end.untrained))
     if end.again:
-        say(f"not complete; go on with: {shell(end.again)}")
+        say(f"not complete; to continue: {shell(end.again)}")
     if end.written:
         done = overall(end.reached) is State.DONE
         say("\n".join(_next_lines(end.grid_state) if done else [status_lines.written(end.grid_state)]))
 
 
 def _next_lines(grid_state: GridState) -> list[str]:
-    """Return the place of the tables of a grid that is done, and the commands that come next."""
+    """Return where the tables of a finished grid were written, and the suggested next commands."""
     commands = {shell(step): meaning for step, meaning in status_lines.next_steps(grid_state).items()}
     width = max(map(len, commands))
     lines = [f"  {command:{width}}  {meaning}" for command, meaning in commands.items()]

@@ -1,1 +1,1 @@
-"""The GPU plan: memory and hours of trials on a GPU that need not be here. `plan` works without this folder."""
+"""Estimate memory and hours of trials on a GPU you do not have. `plan` works without this folder."""

@@ -1,4 +1,4 @@
-"""A simulation of PyTorch's caching allocator: what a GPU would reserve for tensors as they come and go."""
+"""Simulate PyTorch's caching allocator: the memory a GPU would reserve as tensors are allocated and freed."""
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
@@ -7,16 +7,16 @@ from itertools import count
 ROUND = 512
 """Block sizes are multiples of these bytes."""
 SMALL, SMALL_SEGMENT = 2**20, 2 * 2**20
-"""Largest small block, and the segment that small blocks are cut from."""
+"""Sizes of the largest small block, and of the segments that small blocks are cut from."""
 MEDIUM, MEDIUM_SEGMENT = 10 * 2**20, 20 * 2**20
-"""A large block below the first size is cut from a segment of the second; a larger block has its own segment."""
+"""Large blocks below the first size are cut from segments of the second size; larger ones get their own segment."""
 LARGE_ROUND = 2 * 2**20
-"""Sizes of such segments are multiples of these bytes."""
+"""Sizes of these own segments are multiples of this many bytes."""
 
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """A part of a segment, between its neighbours there."""
+    """A part of a segment, linked to its neighbours."""
 
     size: int
     small: bool
@@ -28,9 +28,9 @@ class Block:
 
 @dataclass(eq=False, slots=True)
 class CachingAllocator:
-    """Reserves segments, cuts blocks from them, and joins free neighbours, as `c10/cuda/CUDACachingAllocator.cpp` does.
+    """Reserves segments, cuts blocks from them and merges free neighbours, as `c10/cuda/CUDACachingAllocator.cpp` does.
 
-    It never runs out of memory, so it never gives a segment back: what it reserves is an upper bound.
+    It never runs out of memory and never returns a segment, so its reserved memory is an upper bound.
     """
 
     reserved: int = 0
@@ -39,7 +39,7 @@ class CachingAllocator:
     _numbers: "count[int]" = field(default_factory=count)
 
     def allocate(self, size: int) -> Block:
-        """The smallest free block that holds so many bytes, or a block of a new segment."""
+        """Return the smallest free block of at least `size` bytes, or a block of a new segment."""
         size = max(ROUND, -(-size // ROUND) * ROUND)
         small = size <= SMALL
         pool = self._free[small]
@@ -57,7 +57,7 @@ class CachingAllocator:
         return block
 
     def release(self, block: Block) -> None:
-        """Free a block, and join it with its free neighbours."""
+        """Free a block, and merge it with its free neighbours."""
         if block.before and block.before.free:
             self._take(block.before)
             block = self._joined(block.before, block)
@@ -91,7 +91,7 @@ class CachingAllocator:
 
 
 def _segment(size: int) -> int:
-    """Bytes of a new segment for a block of this size."""
+    """Return the bytes of a new segment for a block of this size."""
     if size <= SMALL:
         return SMALL_SEGMENT
     return MEDIUM_SEGMENT if size < MEDIUM else -(-size // LARGE_ROUND) * LARGE_ROUND

@@ -1,4 +1,4 @@
-"""Return memory and hours of each recipe on a GPU that need not be here: measured, else estimated."""
+"""Estimate memory and hours of each recipe on a GPU, from measurements if there are any, otherwise by tracing."""
 
 import math
 from collections import Counter
@@ -36,13 +36,13 @@ from goalgrid.runners.training.inputs import protocols_of
 from goalgrid.state.grid_state import GridState
 
 CONTEXT = 0.8e9
-"""Bytes of a process in addition to its tensors: CUDA's context, and workspaces of cuBLAS and cuDNN."""
+"""GPU memory in bytes of a process in addition to its tensors: CUDA context, cuBLAS and cuDNN workspaces."""
 DEFAULTS = {name: TrainSettings.model_fields[name].default for name in RATES}
-"""Of the settings of a training that decide values and no operation."""
+"""Defaults of the training settings that affect values but not which operations are executed."""
 COPIED = 1.8e9
-"""Bytes of a checkpoint that are copied in a second while the step waits; a thread writes them. 839 MB in 0.47 s."""
+"""Rate in bytes per second of copying a checkpoint while the step waits (839 MB in 0.47 s); a thread writes it."""
 SMALLER = (2, 4, 8)
-"""Parts of a batch that are tried where the batch does not fit."""
+"""Numbers of parts that a batch is split into if it does not fit."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class DeviceCost:
     rented: GpuMachine
     taken: dict[Key, Estimate]
     chains: Sequence[Sequence[Key]]
-    """The trials that wait for one another, by what they take."""
+    """Chains of dependent trials, each trial given by its key."""
     division: Division
 
     @property
     def once(self) -> Span:
-        """Return the seconds of what is computed once, before any trial."""
+        """The seconds of work done once, before any trial."""
         return total(span for taken in self.taken.values() for span in taken.once.values())
 
     @property
@@ -70,14 +70,14 @@ class DeviceCost:
 
     @property
     def without(self) -> list[Key]:
-        """Return what does not fit on the card and fits only by a remedy that changes results."""
+        """The recipes that do not fit on the card, unless by a remedy that changes results."""
         return [key for key, taken in self.taken.items() if not taken.trainable]
 
     @property
     def seconds(self) -> Span | None:
-        """GPU seconds of what can be trained, with the remedies that this needs; None: the card's rates are not known.
+        """GPU seconds of all recipes that can be trained, with remedies where needed.
 
-        None as well where nothing can be trained.
+        None if the card's speed is unknown, or nothing can be trained.
         """
         spans = [taken.trained for taken in self.taken.values() if taken.trainable]
         known = [span for span in spans if span]
@@ -85,7 +85,7 @@ class DeviceCost:
 
     @property
     def machine(self) -> MachineUse | None:
-        """Return how the rented GPUs are used; None as `seconds`, or if none are rented."""
+        """How the GPUs of the machine are used; None if `seconds` is None, or the user asked about no machine."""
         if not self.seconds or not self.rented.gpus:
             return None
         return MachineUse(self.rented, self.division, self.jobs, self.once)
@@ -100,13 +100,13 @@ class DeviceCost:
 
     @property
     def feeding(self) -> tuple[int, int]:
-        """Trials that keep a GPU busy, and CPUs of each that decode its pictures: as the neediest recipe asks."""
+        """The number of trials that keep a GPU busy, and CPUs per trial to decode images: the maxima over recipes."""
         feeding = [taken.feeding for taken in self.taken.values()]
         cpus = max((math.ceil(threads / jobs) for jobs, threads in feeding), default=1)
         return max((jobs for jobs, _ in feeding), default=1), cpus
 
     def _in_formats(self) -> list[str]:
-        """Say how long trials that are estimated in fp32 would take in other number formats."""
+        """Report how long trials estimated in fp32 would take in other number formats."""
         everything, none = [taken for taken in self.taken.values() if taken.trainable], Span(0, 0)
         spans = {
             setting: total((taken.formats.get(setting) or taken.seconds or none) * taken.slower for taken in everything)
@@ -116,13 +116,13 @@ class DeviceCost:
         return [f"with {hours}: changes results, hence different trial ids"] if spans else []
 
     def _remedies(self) -> list[str]:
-        """Return the assumptions of the total, or why there is no total."""
+        """Report the settings assumed in the total, or why there is no total."""
         remedies = grouped(
             (taken.remedy.setting, str(key))
             for key, taken in self.taken.items()
             if not taken.fits and taken.remedy and taken.seconds
         )
-        lines = [f"the total has {setting} for {', '.join(keys)}" for setting, keys in remedies.items()]
+        lines = [f"the total assumes {setting} for {', '.join(keys)}" for setting, keys in remedies.items()]
         if self.without:
             names = " or ".join(map(str, self.without))
             lines.append(f"no total: no setting that keeps the results makes {names} fit on {self.rented.card.name}")
@@ -138,10 +138,10 @@ class DeviceCost:
             lines.append(f"{part} {self.seconds.scaled(HOURS)} of one {card.name}{self.rented.price(self.seconds)}")
             lines += [*(self.machine.lines() if self.machine else ()), *self._in_formats()]
         if not card.bandwidth:
-            lines.append(f"hours and cost need a GPU by its name: of {card.name} only the memory is known")
+            lines.append(f"hours and cost need the name of the GPU: for {card.name} only the memory is known")
         if any(taken.seconds and taken.hours == "estimated" for taken in self.taken.values()):
-            ends = "from a GPU that never waits to one that waits for the start of every operation"
-            lines += [f"estimated hours: {ends},", "and to the time that decoding and copying checkpoints take"]
+            ends = "lower bound: GPU always busy; upper bound: launch-bound"
+            lines += [f"estimated hours: {ends},", "or bound by image decoding and copying of checkpoints"]
         return [*lines, *assumed_of([taken.assumed for taken in self.taken.values()])]
 
     def to_dict(self) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def device_cost(
     *,
     jobs: int | None = None,
 ) -> DeviceCost:
-    """Return what trials take of a GPU, as the hook says: `goalgrid.planning.device_cost`."""
+    """Estimate the memory and time of trials on a GPU; see `goalgrid.planning.device_cost`."""
     groups, chained = grouped((Key.of(trial), trial) for trial in trials), chains(trials)
     sharing = math.ceil(len(chained) / rented.all_gpus) if rented.gpus else None
     costs = _OnCard(grid_state, rented, frozenset(replaced), needs_of(grid_state, trials), sharing)
@@ -184,7 +184,7 @@ def device_cost(
 
 
 class _OnCard:
-    """Looks up what was measured of a grid's trials, and estimates the rest."""
+    """Looks up the measurements of a grid's trials on a card, and estimates the rest."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class _OnCard:
         measured: dict[Key, Need],
         sharing: int | None = None,
     ) -> None:
-        """`sharing`: how many jobs there are for a GPU; None: as many as have room."""
+        """`sharing`: number of jobs available per GPU; None: as many as have room."""
         self.rented, self.card, self.sharing = rented, rented.card, sharing
         self.grid_state, self.restarted, self.measured = grid_state, restarted, measured
         self.places = grid_state.grid.places()
@@ -205,7 +205,7 @@ class _OnCard:
         sizes = [item for shared in by_dataset.values() for item in grid_state.data.sizes(shared).items()]
         tested = [size for split, size in sizes if split != "train"]
         self._largest = max(tested, default=(1000, 5000))
-        """Images and captions of the largest split that is evaluated: data sets then share an estimate."""
+        """Images and captions of the largest evaluated split, used for all data sets so that they share estimates."""
 
     def taken(self, key: Key, trials: Sequence[Trial]) -> Estimate:
         if trials[0].shared.members:
@@ -238,7 +238,7 @@ class _OnCard:
     def _timed(
         self, taken: Estimate, shared: Shared, footprints: Sequence[tuple[Footprint, list[Trial]]], shapes: Shapes
     ) -> Estimate:
-        """With hours, unless they were measured: the larger of the GPU's and those of decoding; so in other formats."""
+        """Add hours unless they were measured: the maximum of GPU and decoding time, also in other number formats."""
         resources, formats = self.grid_state.grid.resources, dict[str, Span]()
         together = min(taken.together, taken.trials, self.sharing or taken.trials)
         jobs = self.rented.jobs(together, resources.cpus)
@@ -273,7 +273,7 @@ class _OnCard:
         if decode and fed and not self._kept(shared, "train"):
             feeding = max(1, busy), math.ceil(taken_up * decode.seconds)
             give = "gives" if threads == 1 else "give"
-            text = f"decoding: {counted(threads, 'thread')} {give} {decode.rate(threads):,.0f} pictures a second "
+            text = f"decoding: {counted(threads, 'thread')} {give} {decode.rate(threads):,.0f} images per second "
             text += f"({decode.source}), the GPU takes {taken_up:,.0f}"
             if fed > seconds.least:
                 text += f": {self.rented.fed_by(feeding[1], jobs)}"
@@ -281,7 +281,7 @@ class _OnCard:
         return replace(taken, seconds=seconds.at_least(fed), once=once, decoding=text, formats=longer, feeding=feeding)
 
     def _pictures(self, trial: Trial) -> float:
-        """Pictures that a trial decodes: of every step, validation and test; those that are kept, once."""
+        """Return the number of images a trial decodes for steps, validations and the test; cached ones count once."""
         shared, epochs, read = trial.shared, trial.epochs or 1, self._left(trial) * trial.shared.train.batch_size
         sizes = self.grid_state.data.sizes(shared)
         if not sizes:
@@ -290,19 +290,19 @@ class _OnCard:
         return (sizes["train"][0] if self._kept(shared, "train") else read) + validated + sizes["test"][0]
 
     def _kept(self, shared: Shared, split: str) -> bool:
-        """Return whether a trial decodes the pictures of a split once: they are few, small, and seen in one view."""
+        """Return whether a trial decodes a split only once and caches it: few, small images without augmentation."""
         view, sizes = shared.model.image.view, self.grid_state.data.sizes(shared)
         if not view or not sizes or (split == "train" and view.random):
             return False
         return 3 * view.size**2 * sizes[split][0] <= KEPT_BYTES
 
     def _kept_bytes(self, shared: Shared) -> int:
-        """Return the bytes of the pictures that a trial keeps in host memory."""
+        """Return the bytes of the images that a trial caches in host memory."""
         view, sizes = shared.model.image.view, self.grid_state.data.sizes(shared)
         return sum(3 * view.size**2 * sizes[split][0] for split in sizes if view and self._kept(shared, split))
 
     def _averaged(self, trials: Sequence[Trial]) -> Estimate:
-        """Return the estimate of ensembles: all members are in memory, and each is evaluated."""
+        """Return the estimate for ensembles: all members are in memory, and each is evaluated."""
         by_id = {trial.id: trial for trial in self.grid_state.trials}
         members, rates = [by_id[parent] for parent in trials[0].parents], self.card.bandwidth > 0
         read = [self._shapes(member.shared) for member in members]
@@ -317,12 +317,12 @@ class _OnCard:
         return steps_left(self.grid_state, trial, 0, trial.id in self.restarted)
 
     def _footprint(self, trial: Trial, shapes: Shapes, **changed: Any) -> Footprint:
-        """Return memory and work of a trial, with these settings of its training changed."""
+        """Return memory and work of a trial, with these training settings changed."""
         footprint: Footprint = self._counted(estimate, trial, shapes, **changed)
         return footprint
 
     def _counted(self, count: Callable[..., Any], trial: Trial, shapes: Shapes, **changed: Any) -> Any:
-        """Return what `count` finds for a trial, cached for trials whose steps have the same operations."""
+        """Return `count` of a trial, cached across trials whose steps have the same operations."""
         alike = {"recipe": "", "dataset": self.grid_state.trials[0].shared.dataset}
         settings = trained_by(trial.settings.model_copy(update=alike), **DEFAULTS, **changed)
         same = digest(
@@ -333,7 +333,7 @@ class _OnCard:
         return self._counts[same]
 
     def _helps(self, trial: Trial, shapes: Shapes) -> list[Remedy]:
-        """Return what makes a trial fit: recomputation, half precision, a smaller batch, or replicas."""
+        """Return remedies that make a trial fit: recomputation, half precision, a smaller batch, or replicas."""
         shared, whole = trial.shared, self._footprint(trial, shapes, micro_batch=None)
         batch, room = shared.train.batch_size, self.card.bytes - RESERVED - CONTEXT
         remedies = list[Remedy]()
@@ -366,7 +366,7 @@ class _OnCard:
         return Span(*work.seconds(self.card, tf32=shared.train.tf32))
 
     def _seconds(self, trials: Sequence[Trial], footprint: Footprint) -> Span:
-        """Steps, a validation after every epoch, and a test of every trial; a trial without epochs has one of each."""
+        """Return the seconds of all steps, one validation per epoch, and one test per trial."""
         counts = Counter[str]()
         for trial in trials:
             train, remaining = trial.shared.train, self._left(trial)
@@ -384,7 +384,7 @@ class _OnCard:
         return steps_of_all + validation * sum(trial.epochs or 1 for trial in trials) + tested * len(trials)
 
     def _evaluations(self, trial: Trial, footprint: Footprint) -> tuple[Span, Span]:
-        """Return the seconds of a validation and of a test; 0 if the sizes of the data are unknown."""
+        """Return the seconds of one validation and of one test; 0 if the sizes of the data are unknown."""
         shared, settings = trial.shared, trial.settings
         sizes = self.grid_state.data.sizes(shared)
         if not sizes:
@@ -405,10 +405,10 @@ class _OnCard:
         return validation, tested
 
     def _once(self, shared: Shared, typical: int, rate: float | None) -> dict[str, Span]:
-        """Return the seconds of the frozen networks that no other recipe has counted yet.
+        """Return the seconds of the frozen networks that have not been counted for another recipe.
 
         Args:
-            rate: pictures a second that are decoded for them.
+            rate: images decoded per second for them.
         """
         sizes, spans = self.grid_state.data.sizes(shared), dict[str, Span]()
         for what, network, length in zip(
@@ -422,7 +422,7 @@ class _OnCard:
         return spans
 
     def _network(self, network: Any, typical: int = 0) -> tuple[Work, Any]:
-        """Return the work of a frozen network and the shape of its features; `typical`: tokens a caption, 0: images."""
+        """Return the work of a frozen network and its feature shape; `typical`: tokens per caption (0: images)."""
         if (network, typical) not in self._networks:
             of_captions = of_caption_features(network, PIECES, typical, self.places) if typical else None
             self._networks[network, typical] = of_captions or of_features(network, self.places)
@@ -439,7 +439,7 @@ class _OnCard:
 
 
 def _kind_of(shared: Shared) -> tuple[tuple[str, ...], bool]:
-    """Return what memory and work of a step depend on: components, and whether all scores get a gradient."""
+    """Return the properties that memory and work of a step depend on: components, and whether gradients are dense."""
     goal = shared.objective
     dense = shared.model.of_sets and not objectives.built(goal).learns_from_few
     return goal.needs, dense

@@ -1,4 +1,4 @@
-"""What the trials of a recipe take of a GPU: memory, seconds, and what helps where they do not fit."""
+"""Estimates for the trials of a recipe on a GPU: memory, seconds, and remedies if they do not fit."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,19 +11,19 @@ from goalgrid.planning.costs import CLOCK, Key, Span
 
 HOURS = CLOCK[1:]
 ONCE = {"feature_seconds": "its frozen backbone", "caption_feature_seconds": "its frozen text network"}
-"""What is done once for all trials, by its name in JSON."""
+"""Work done once for all trials, by its name in JSON."""
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """A setting with which a trial fits that does not, with the bytes that it then takes."""
+    """A setting that makes a trial fit on the GPU, and the bytes it then needs."""
 
     setting: str
     bytes: float
     slower: float | None = None
-    """What the seconds are multiplied by; None: not known."""
+    """Factor on the time; None: unknown."""
     others: str = ""
-    """That it makes another trial, and what else helps; empty: results stay."""
+    """A note that it makes another trial, and further remedies; empty if results do not change."""
 
     def __str__(self) -> str:
         price = f" ({self.slower:.2f} x the time)" if self.slower else ""
@@ -32,31 +32,31 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the trials of a recipe take of a GPU."""
+    """Estimated memory and time of a recipe's trials on a GPU."""
 
     need: Need
     memory: str
-    """The source of the need."""
+    """Source of the memory estimate."""
     hours: str
-    """The source of the seconds."""
+    """Source of the time estimate."""
     trials: int
-    """That are left to train."""
+    """Number of trials that are left to train."""
     seconds: Span | None
-    """Of all these trials together; None: the card's rates are not known."""
+    """Seconds of all these trials together; None: the card's speed is unknown."""
     helps: Sequence[Remedy] = ()
-    """What makes a trial fit that does not."""
+    """Remedies if a trial does not fit."""
     once: Mapping[str, Span] = field(default_factory=dict)
-    """Seconds of what is done once for all trials, by the names in `ONCE`."""
+    """Seconds of work done once for all trials, by the names in `ONCE`."""
     assumed: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """What was not read from data, by data set."""
+    """Properties that were assumed rather than read from the data, by data set."""
     decoding: str = ""
-    """How fast pictures come, and how fast the GPU takes them; empty: none are decoded."""
+    """How fast images are decoded, and how fast the GPU consumes them; empty: none are decoded."""
     formats: Mapping[str, Span] = field(default_factory=dict)
-    """Seconds in other number formats, by the setting that chooses them."""
+    """Seconds in other number formats, by the setting that selects them."""
     host: float = 0.0
-    """Bytes of host memory of a trial on a GPU without its process: a checkpoint that is written, and kept pictures."""
+    """Bytes of host memory of a trial in addition to its process: a checkpoint being written, and cached images."""
     feeding: tuple[int, int] = (1, 1)
-    """Trials that keep the GPU busy, and threads that decode as fast as it takes pictures."""
+    """The number of trials that keep the GPU busy, and of threads that decode as fast as it consumes images."""
 
     @property
     def remedy(self) -> Remedy | None:
@@ -70,12 +70,12 @@ class Estimate:
 
     @property
     def slower(self) -> float:
-        """What the remedy multiplies the seconds by, where a trial needs it."""
+        """The factor of the remedy on the time; 1 if a trial fits without it."""
         return 1.0 if self.fits or not self.remedy else self.remedy.slower or 1.0
 
     @property
     def trained(self) -> Span | None:
-        """The seconds with the remedy, where a trial needs it; None: the card's rates are not known."""
+        """The seconds, with the remedy if a trial needs it; None: the card's speed is unknown."""
         return self.seconds * self.slower if self.seconds else None
 
     @property
@@ -88,7 +88,7 @@ class Estimate:
 
     @property
     def together(self) -> int:
-        """Trials that have room on the card at the same time."""
+        """The number of trials that fit on the card at the same time."""
         return int(1 / self.need.share() + 1e-9) if self.fits else 0
 
     def lines(self, key: Key) -> list[str]:
@@ -114,9 +114,12 @@ class Estimate:
 
 
 def assumed_of(parts: Iterable[Mapping[str, Sequence[str]]]) -> list[str]:
-    """A line for each data set that is not here."""
+    """Report the assumptions, one line per data set that is not on this machine."""
     union = nested((dataset, what, None) for part in parts for dataset, assumed in part.items() for what in assumed)
-    return [f"{dataset} is not here (--root): assumed {' and '.join(assumed)}" for dataset, assumed in union.items()]
+    return [
+        f"{dataset} is not on this machine (--root): assumed {' and '.join(assumed)}"
+        for dataset, assumed in union.items()
+    ]
 
 
 def _gigabytes(size: float) -> str:

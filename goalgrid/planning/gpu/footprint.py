@@ -1,4 +1,4 @@
-"""Memory and work of a trial on a GPU, computed without a GPU: the real model takes steps on tensors without data."""
+"""Compute memory and work of a trial on a GPU without a GPU, by running the real model on tensors without data."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import precision
 
 MOMENTS = dict[tuple[type, Tensor], dict[str, Any]]()
-"""Of the optimisers of traced learners, by their type and the weight."""
+"""Optimiser moments of traced learners, by type of optimiser and weight."""
 
 
 @dataclass(frozen=True)
@@ -33,27 +33,27 @@ class Footprint:
     """Memory and work of a trial on a GPU."""
 
     reserved: int
-    """Bytes that the allocator holds at the peak, gaps included."""
+    """Peak bytes held by the allocator, including fragmentation."""
     trained: int
-    """So before the evaluation."""
+    """The same peak in training, before the evaluation."""
     step: Work
-    """A training step; empty without training. So of a warm-up epoch, and with a frozen image backbone."""
+    """A training step (empty without training); then one of a warm-up epoch, and one with a frozen image backbone."""
     warming: Work
     frozen: Work
     image: Work
-    """Embedding an image in evaluation; so a caption, and scoring both."""
+    """Embedding one image in evaluation; then one caption; then scoring one pair."""
     text: Work
     score: Work
     rerank: Work | None
-    """Scoring a pair in the second stage; None without one."""
+    """Scoring one pair in the second stage; None without one."""
     weights: int = 0
-    """Bytes of what learns; and in how many tensors."""
+    """Bytes of all trainable weights, then the number of their tensors."""
     tensors: int = 0
 
     def again(self, batch: int, parts: int = 1) -> "Footprint":
-        """Return the footprint with every step's embeddings computed twice, in `parts`; evaluation is the same.
+        """Return the footprint with every step's embeddings computed twice, in `parts`; evaluation is unchanged.
 
-        Each part but the first adds its gradients to those that are there.
+        Each part after the first adds its gradients to the existing ones.
         """
         twice, added = (self.image + self.text) * batch, parts - 1
         steps = {
@@ -68,20 +68,21 @@ class Footprint:
         return replace(self, **steps)
 
     def of_pairs(self, pairs: float, batch: int, half: int) -> float:
-        """Return the bytes of a batch, or of a part of it, with fewer pairs: they grow with the pairs.
+        """Return the bytes of a batch, or of a part of it, with fewer pairs, by linear interpolation.
 
         Args:
-            half: bytes of one with half of the pairs.
+            half: bytes with half of the pairs.
         """
         taken = self.trained - 2 * (self.trained - half) * (1 - pairs / batch)
         return max(taken, self.reserved) if self.reserved > self.trained else taken  # the evaluation needs more
 
 
 def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footprint:
-    """Memory and work of a trial: a step on the longest captions with every layer unfrozen, typical steps, evaluation.
+    """Compute memory and work of a trial: the heaviest step (longest captions, no layer frozen), typical steps, and
+    evaluation.
 
     Raises:
-        UserError: the architecture of its weights is not known here.
+        UserError: if the architecture of its weights is unknown.
     """
     batch, size = settings.train.batch_size, settings.train.micro_batch or settings.train.batch_size
     if settings.train.epochs and size < batch:
@@ -115,16 +116,16 @@ def peak(settings: TrialSettings, shapes: Shapes, places: Places) -> int:
 
 
 def half_peak(settings: TrialSettings, shapes: Shapes, places: Places) -> int:
-    """Bytes of that step with half of the pairs: of a batch; for a scorer of sets, which reads all, in each part."""
+    """Return the peak bytes of that step with half of the pairs: in a batch, or, for set scorers, in each part."""
     half = max(1, settings.train.batch_size // 2)
     changed = {"micro_batch": half} if settings.model.of_sets else {"micro_batch": None, "batch_size": max(2, half)}
     return peak(trained_by(settings, **changed), shapes, places)
 
 
 def rehearse(learner: Learner, shapes: Shapes, trace: Trace, *, freezes: bool = False) -> tuple[Work, Work, Work]:
-    """Take typical steps and the step that uses most memory; returns the work of a typical, warm-up and frozen step.
+    """Run typical steps and the step that uses most memory; return the work of a typical, warm-up and frozen step.
 
-    The optimiser's moments are there before: its first step makes them, and is not typical.
+    The optimiser's moments are created before, since its first step, which creates them, is not typical.
 
     Args:
         freezes: whether there are epochs with a frozen image backbone.
@@ -144,7 +145,7 @@ def rehearse(learner: Learner, shapes: Shapes, trace: Trace, *, freezes: bool = 
 
 
 def _make_moments(learner: Learner, trace: Trace) -> None:
-    """Give all weights gradients, and the optimiser moments; those of a network that models share are made once."""
+    """Create gradients of all weights and the optimiser's moments; for networks shared by models, only once."""
     optimizer = learner.optimizer
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     with trace:
@@ -179,7 +180,7 @@ def _step(learner: Learner, epoch: int, batch: Batch, trace: Trace, *, frozen: b
 
 
 def _batch(learner: Learner, shapes: Shapes, lengths: np.ndarray, trace: Trace) -> Batch:
-    """Return a batch on the device with captions of these lengths, and what training methods add to it."""
+    """Return a batch on the device with captions of these lengths, including additions by training methods."""
     count, costs = len(lengths), [method.cost for method in learner.methods]
     embedded = np.tile(lengths, 1 + sum(cost.extra_pairs for cost in costs))
     read = images(shapes, len(embedded), trace), captions(shapes, embedded, trace)
@@ -191,7 +192,7 @@ def _batch(learner: Learner, shapes: Shapes, lengths: np.ndarray, trace: Trace) 
 
 
 def around(length: int, count: int) -> np.ndarray:
-    """Lengths between 0.7 and 1.3 times the given one."""
+    """Return `count` lengths evenly spaced between 0.7 and 1.3 times `length`."""
     return np.linspace(0.7 * length, 1.3 * length, count).round().astype(np.int64).clip(min=1)
 
 
@@ -201,7 +202,7 @@ def images(shapes: Shapes, count: int, trace: Trace) -> Tensor:
 
 
 def captions(shapes: Shapes, lengths: np.ndarray, trace: Trace) -> tuple[Tensor, Tensor]:
-    """Indices or features without values, and real lengths: the host branches on them."""
+    """Return caption indices or features without values, and real lengths, since the host branches on these."""
     count, longest, width = len(lengths), int(lengths.max()), shapes.words
     shape = {"indices": (count, longest), "states": (count, longest, width), "projected": (count, width)}
     kind = torch.int64 if shapes.captions == "indices" else torch.float16
@@ -209,7 +210,7 @@ def captions(shapes: Shapes, lengths: np.ndarray, trace: Trace) -> tuple[Tensor,
 
 
 def evaluation(model: DualEncoder, settings: TrialSettings, shapes: Shapes, trace: Trace) -> tuple[Work, Work, Work]:
-    """Return the work of embedding an image and a caption, and of scoring a pair; the whole split is in memory."""
+    """Return the work of embedding one image, one caption, and of scoring one pair, with the whole split in memory."""
     model, count = model.eval(), settings.train.batch_size if len(shapes.image) == 3 else EMBED_BATCH
     given = images(shapes, count, trace)
     tokens = captions(shapes, around(shapes.typical, EMBED_BATCH), trace)
@@ -236,7 +237,7 @@ def evaluation(model: DualEncoder, settings: TrialSettings, shapes: Shapes, trac
 
 
 def second_stage(model: DualEncoder, settings: TrialSettings, shapes: Shapes, trace: Trace) -> Work | None:
-    """Return the work of scoring a pair by the second stage, without embedding it again; None if there is none.
+    """Return the work of scoring one already embedded pair in the second stage; None if there is no second stage.
 
     The states of all captions are in memory, without padding.
     """
@@ -263,12 +264,12 @@ def second_stage(model: DualEncoder, settings: TrialSettings, shapes: Shapes, tr
 def reranked_pairs(
     settings: TrialSettings, images: int, texts: int, folds: Sequence[int | None]
 ) -> tuple[float, float]:
-    """Bounds on the pairs of a test that the second stage scores: each query's candidates, each pair once.
+    """Return bounds on the number of test pairs that the second stage scores; each pair is scored once.
 
     Lower bound: all short-list entries are mutual; upper bound: none is.
 
     Args:
-        folds: images of a fold, for each protocol; None: the split as a whole.
+        folds: images per fold, for each protocol; None: the whole split.
     """
     k = settings.model.rerank_k
 

@@ -1,7 +1,7 @@
-"""Tensors without data, and the outcomes of operations on them: a step repeats few operations on the same shapes often.
+"""Tensors without data, and cached outcomes of operations on them, since a step repeats few operations many times.
 
-torch has tensors without data, too. They take several times as long: they allow for sizes that are no numbers, and a
-backward pass asks Python for the device of each.
+torch's own fake tensors are several times slower: they support symbolic sizes, and a backward pass asks Python for the
+device of each.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ NORMS = torch.ops.aten._foreach_norm.Scalar
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Layout:
-    """Shape, strides, number format, and offset in the storage; there is one object for all that are equal."""
+    """Shape, strides, number format and storage offset of a tensor; equal layouts are the same object."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -41,15 +41,15 @@ LAYOUTS = dict[Any, Layout]()
 
 
 class Hollow(Tensor):
-    """A tensor with a shape, a storage and no data. It says that it is on the CPU, so that models take its ways."""
+    """A tensor with a shape and a storage but no data; it claims to be on the CPU, so that models take that path."""
 
     __torch_function__ = disabled_torch_function  # type: ignore[assignment]
     laid_out: Layout | None = None
-    """Its layout, which is asked for more than it changes."""
+    """Its cached layout."""
 
     @classmethod
     def of(cls, layout: Layout, size: int | None = None) -> "Hollow":
-        """Return a tensor with a new storage, of `size` bytes if that is more than it needs."""
+        """Return a tensor with a new storage, of `size` bytes if given."""
         hollow: Hollow = wrapper_subclass(
             cls, layout.shape, strides=layout.stride, storage_offset=layout.offset, dtype=layout.kind, storage_size=size
         )
@@ -65,34 +65,34 @@ class Hollow(Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        """The result of an operation that no trace counts."""
+        """Return the result of an operation outside any trace."""
         key_of([*args, *(kwargs or {}).items()], inputs := list[Tensor]())
         return outcome_of(func, args, kwargs or {}, inputs).again(inputs)[0]
 
     def numpy(self, *, force: bool = False) -> Any:
-        """There are no values."""
+        """Raise a TypeError, as there are no values."""
         raise TypeError("a tensor of a GPU has no values for NumPy: move it to the host first")
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A value that an operation returns: an input, a view of an input, a new tensor, or no tensor."""
+    """A value that an operation returns: an input, a view of an input, a new tensor, or not a tensor."""
 
     of_input: int = -1
-    """The place of the input that it is, or whose storage it shares; -1: of none."""
+    """Index of the input that it is, or whose storage it shares; -1: none."""
     layout: Layout | None = None
-    """None: it is the input itself, or no tensor."""
+    """Layout of a view or new tensor; None: it is the input itself, or not a tensor."""
     value: Any = None
-    """What is no tensor."""
+    """The value, if it is not a tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an operation returns, and its work."""
+    """The outputs and the work of an operation."""
 
     outputs: tuple[Output, ...]
     kind: Any
-    """The type of the sequence that it returns; None: it returns a single value."""
+    """Type of the sequence that it returns; None: it returns a single value."""
     work: Any = None
 
     @classmethod
@@ -102,7 +102,7 @@ class Outcome:
         return cls(tuple(_output(value, inputs) for value in values), kind)
 
     def again(self, inputs: Sequence[Tensor]) -> tuple[Any, list[Hollow]]:
-        """Return the result for other inputs of the same shapes, and the tensors in it that have new storages."""
+        """Return the result for other inputs of the same shapes, and those of its tensors with new storages."""
         values, new = list[Any](), list[Hollow]()
         for output in self.outputs:
             place, layout = output.of_input, output.layout
@@ -133,10 +133,10 @@ def _output(value: Any, inputs: Sequence[Tensor]) -> Output:
 
 
 def outcome_of(func: Any, args: Any, kwargs: Any, inputs: Sequence[Tensor]) -> Outcome:
-    """Return the outcome of an operation by torch's own rules for shapes; some inputs have no data, or there are none.
+    """Return the outcome of an operation on tensors without data, by torch's own shape rules (device `meta`).
 
     Args:
-        inputs: the tensors among its arguments, as `key_of` gives them.
+        inputs: the tensors among its arguments, from `key_of`.
     """
     if torch.Tag.inplace_view in func.tags:  # it changes nothing but the layout of its first input
         with DisableTorchDispatch():
@@ -164,14 +164,14 @@ def outcome_of(func: Any, args: Any, kwargs: Any, inputs: Sequence[Tensor]) -> O
 
 
 def _on_meta(value: Tensor) -> Tensor:
-    """Return a tensor of the same layout, in a new storage, on torch's device for shapes."""
+    """Return a tensor of the same layout with a new storage on the `meta` device."""
     storage = torch.UntypedStorage(value.untyped_storage().nbytes(), device=META)
     shape = torch.empty(0, dtype=value.dtype, device=META)
     return shape.set_(storage, value.storage_offset(), value.shape, value.stride())
 
 
 def key_of(values: Sequence[Any], inputs: list[Tensor]) -> tuple[Any, ...]:
-    """An operation's arguments with shapes in place of tensors, which join `inputs`; and which of them have values."""
+    """Return a cache key of an operation's arguments: layouts replace tensors, which are appended to `inputs`."""
     key = list[Any]()
     for value in values:
         kind = type(value)

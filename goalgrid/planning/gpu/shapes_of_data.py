@@ -1,4 +1,4 @@
-"""Find the shapes of a data set for an estimate: from the data on this machine, else as published."""
+"""Find the shapes of a data set for an estimate: from the data on this machine, or from its publication."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from goalgrid.runners.gpu.architectures import WORDS, expected_image
 PIECES = 30_522
 """Size of BERT's vocabulary."""
 PER_WORD = 1.2
-"""Word pieces a word, without the two special tokens."""
+"""Word pieces per word, without the two special tokens."""
 TYPICAL, LONGEST = 12, 40
-"""Assumed words of a caption: the mean, and the mean of the longest batch. COCO, Flickr30K."""
+"""Assumed words per caption: the mean, and the mean of the longest batch (COCO, Flickr30K)."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Shapes:
     Args:
         image: shape of an image as the model reads it.
         words: size of the vocabulary, or width of the caption features.
-        typical, longest: words or pieces of a caption: the mean, and the mean of the batch of the longest captions.
-        images, texts: of the largest split that is evaluated.
-        captions: indices, or the `output` of a frozen network.
+        typical, longest: words or pieces per caption: the mean, and the mean of the batch of the longest captions.
+        images, texts: sizes of the largest evaluated split.
+        captions: token indices, or the kind of `output` of a frozen network.
     """
 
     image: tuple[int, ...]
@@ -48,14 +48,16 @@ def shapes_of(
     columns: Columns = (),
     copies: Path | None = None,
 ) -> tuple[Shapes, dict[str, list[str]]]:
-    """Return the shapes of a data set as a model reads it, and assumptions by data set if it is not here; or UserError.
+    """Return the shapes of a data set as a model reads it, and the assumptions made if it is not on this machine.
 
     Args:
         root: the data set's folder; None: not on this machine, or not needed.
-        largest: images and captions of the largest split that is evaluated.
-        of_network: gives the shape of an image's features from a frozen network; with a number of tokens, the width of
-            a caption's features.
-        columns, copies: of tables of captions, as of `opening.load`.
+        largest: images and captions of the largest evaluated split.
+        of_network: returns the shape of a frozen network's image features or, with a number of tokens, the width of its
+            caption features.
+        columns, copies: columns of caption tables and their cached copies, as for `opening.load`.
+
+    Raises UserError if the data cannot be read.
     """
     from goalgrid.retrieval.data import opening
     from goalgrid.retrieval.words import text_readers
@@ -88,7 +90,7 @@ def shapes_of(
     else:
         shape = expected_image(shared.model)
         if not image.reads and not image.view:
-            assumed.append(f"features of {' x '.join(map(str, shape))} values an image")
+            assumed.append(f"features of {' x '.join(map(str, shape))} values per image")
     longest = min(longest, cut + 2)
     shapes = Shapes(shape, words, round(typical), longest, *largest, given)
     return shapes, {data.name: assumed} if assumed else {}

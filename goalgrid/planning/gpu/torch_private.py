@@ -1,7 +1,7 @@
-"""Private names of torch. Without one of them there are no estimates for a GPU; trials train as ever.
+"""Private names of torch needed for GPU estimates; if one is missing, only the estimates fail, not training.
 
-A torch that lacks `_has_foreach_support` or `_group_tensors_by_device_and_dtype`, as `replaced` sets them, is traced
-without them: clipping is then counted tensor by tensor.
+If torch lacks `_has_foreach_support` or `_group_tensors_by_device_and_dtype`, which `replaced` then sets without
+effect, gradient clipping is counted tensor by tensor.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,14 +28,14 @@ try:
     gru = torch._VF.gru
 except (AttributeError, ImportError) as error:
     raise UserError(
-        f"estimates for a GPU are not possible with torch {torch.__version__}: {error}. "
-        "Leave out --device, or install an earlier torch. Training needs none of it."
+        f"GPU estimates are not possible with torch {torch.__version__}: {error}. "
+        "Leave out --device, or install an earlier torch. Training is not affected."
     ) from error
 
 
 @contextmanager
 def replaced(owner: Any, **values: Any) -> Iterator[None]:
-    """Set attributes of a module inside the block, and restore what it had."""
+    """Set attributes of a module inside the block, and restore the previous ones."""
     before = {name: vars(owner)[name] for name in values if name in vars(owner)}
     for name, value in values.items():
         setattr(owner, name, value)
@@ -50,7 +50,7 @@ def replaced(owner: Any, **values: Any) -> Iterator[None]:
 
 @contextmanager
 def replaced_kernels(gru: Callable[..., Any], grouped: Callable[..., Any]) -> Iterator[None]:
-    """Run GRUs by `gru` inside the block, and clip gradients together, in the groups that `grouped` returns."""
+    """Inside the block, run GRUs by `gru`, and clip gradients jointly in the groups returned by `grouped`."""
     with (
         replaced(torch._VF, gru=gru),
         replaced(clip_grad, _has_foreach_support=lambda *_: True),

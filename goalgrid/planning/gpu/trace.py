@@ -28,24 +28,24 @@ from goalgrid.runners.gpu.cards import Card
 
 aten = torch.ops.aten
 OUTCOMES = dict[Any, Outcome]()
-"""Of operations on tensors without data, by operation and shapes."""
+"""Cached outcomes of operations on tensors without data, by operation and shapes."""
 HOST = 2**16
-"""Integer tensors up to this size are computed for real: the host branches on them."""
+"""Integer tensors with up to this many values are really computed, since the host branches on them."""
 KERNELS_A_STEP = 2
-"""Kernels of a GRU step, forward: the product with the state, and the gates. Twice as many backward."""
+"""Kernels per forward GRU step: the product with the state, and the gates; twice as many backward."""
 KERNELS = {aten.convolution: 3, aten.convolution_backward: 6}
-"""Of operations that cuDNN computes in several: 155 convolutions of a ResNet-152 had 1,050 to 1,600 more on an H100."""
+"""Kernels per cuDNN operation: a ResNet-152's 155 convolutions had 1,050 to 1,600 more kernels on an H100."""
 OF_A_GROUP = {aten.convolution: 1, aten.convolution_backward: 5}
-"""Kernels of each group of a convolution in float32, on an H100."""
+"""Kernels per group of a float32 convolution on an H100."""
 CHANNELS = 64
-"""Output channels that cuDNN computes together: a group of fewer takes as long."""
+"""Output channels that cuDNN computes together; a group with fewer takes as long."""
 DETACH = aten.detach.default
-"""A quarter of all operations: autograd's own."""
+"""Autograd's own detach, a quarter of all operations."""
 WHOLE = (torch.int64, torch.int32, torch.bool, torch.uint8)
 LAUNCH = 35e-6
-"""Seconds that Python and PyTorch need to launch a kernel of a training step: 22 to 37 microseconds with an H100."""
+"""Seconds for Python and PyTorch to launch a kernel of a training step (22 to 37 microseconds with an H100)."""
 SHORTEST = 2.5e-6
-"""Seconds that a GPU takes for a kernel at least: 340 kernels of a small step kept an H100 busy for 1.7 ms."""
+"""Minimum seconds of a kernel on the GPU: 340 kernels of a small step kept an H100 busy for 1.7 ms."""
 
 
 @dataclass
@@ -53,8 +53,8 @@ class Work:
     """Operations on a GPU.
 
     Args:
-        products: by number format, floating-point operations (padding included) and bytes of each matrix product.
-        bytes: read and written by the other operations.
+        products: floating-point operations (including padding) and bytes of each matrix product, by number format.
+        bytes: bytes read and written by the other operations.
         launches: number of kernels.
     """
 
@@ -72,9 +72,9 @@ class Work:
         return Work(parts, self.bytes + other.bytes, self.launches + other.launches)
 
     def seconds(self, card: Card, *, tf32: bool = False) -> tuple[float, float]:
-        """Return bounds on the seconds: the sum of all rooflines, and the same plus the launch of every kernel.
+        """Return bounds on the seconds: all rooflines plus minimum kernel times, and all rooflines plus launches.
 
-        In the lower bound a kernel's start takes the GPU alone, while other trials launch theirs.
+        The lower bound assumes that other trials keep the GPU busy while one launches its kernels.
         """
         bandwidth = 1e9 * card.copies * card.bandwidth
         computing = sum(
@@ -91,7 +91,7 @@ class Unguarded(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: nothing is compiled, and the guard would take a third of a known operation's time."""
+        """Return False: nothing is compiled, and the guard would take a third of a cached operation's time."""
         return False
 
 
@@ -157,9 +157,10 @@ class Trace(Unguarded):
 
 
 def _work(func: Any, args: Any, kwargs: Any, inputs: list[Tensor], result: Any) -> tuple[str, float, float, int] | None:
-    """Number format and floating-point operations, bytes and kernels; no format: bound by the bandwidth, no product.
+    """Return number format, floating-point operations, bytes and kernels of an operation.
 
-    None: a view, which launches no kernel.
+    The format is empty for operations other than products, which are bound by bandwidth. None: a view, which launches
+    no kernel.
     """
     if func.is_view:
         return None
@@ -176,19 +177,19 @@ def _work(func: Any, args: Any, kwargs: Any, inputs: list[Tensor], result: Any) 
 
 
 def _kernels(operation: Any, args: Any, inputs: list[Tensor]) -> int:
-    """Of a convolution in float32, cuDNN computes one group after another."""
+    """Return the kernels of an operation; cuDNN computes the groups of a float32 convolution one after another."""
     groups = _groups(args) if operation in OF_A_GROUP and inputs[0].dtype == torch.float32 else 1
     return groups * OF_A_GROUP[operation] if groups > 1 else KERNELS.get(operation, 1)
 
 
 def _written(func: Any, args: Any) -> list[Any]:
-    """Return what an operation changes and does not return: lists of weights, gradients and moments."""
+    """Return the arguments that an operation changes in place, e.g. lists of weights, gradients and moments."""
     given = zip(func._schema.arguments, args, strict=False)
     return [value for argument, value in given if argument.alias_info and argument.alias_info.is_write]
 
 
 def _of_host(func: Any, inputs: list[Tensor], args: Any, kwargs: Any) -> bool:
-    """Return whether the operation is on tensors of the host, or creates a small integer tensor there."""
+    """Return whether the operation acts on host tensors only, or creates a small integer tensor there."""
     if inputs:
         return not any(type(tensor) is Hollow for tensor in inputs)
     if not any("Tensor" in str(value.type) for value in func._schema.returns):
@@ -203,14 +204,14 @@ def _of_host(func: Any, inputs: list[Tensor], args: Any, kwargs: Any) -> bool:
 
 
 def _looked_up(values: Tensor, places: list[Tensor | None]) -> Tensor | None:
-    """Lengths of mined captions: the indices have no values, so the lengths are taken in turn; None: no lengths."""
+    """Return lengths of mined captions, taken in turn as the indices have no values; None for any other look-up."""
     if isinstance(values, Hollow) or len(places) > 1 or places[0] is None or places[0].ndim > 1:
         return None
     return values[torch.arange(len(places[0])) % len(values)]
 
 
 def _gru(values: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
-    """Run a GRU of one layer for packed sequences, or for padded ones, which are packed as they are."""
+    """Run a one-layer GRU on packed sequences, or on padded ones, which are treated as packed."""
     if isinstance(given[1], Tensor):
         return _packed_gru(values, *given)
     state, weights, *more, batch_first = given
@@ -226,10 +227,10 @@ def _gru(values: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
 def _packed_gru(
     values: Tensor, sizes: Tensor, state: Tensor, weights: list[Tensor], *more: Any
 ) -> tuple[Tensor, Tensor]:
-    """Run a GRU of one layer for packed sequences, by products over all their members at once.
+    """Run a one-layer GRU on packed sequences, by products over all elements at once.
 
-    The previous state of each member is taken as known. cuDNN fuses a step into one or two kernels; a CPU needs about
-    twenty operations a step, which would be counted as launches.
+    The previous state of each element is assumed to be known. cuDNN fuses a step into one or two kernels; a CPU needs
+    about twenty operations per step, which would be counted as launches.
     """
     if not isinstance(weights[0], Hollow):
         return gru(values, sizes, state, weights, *more)
@@ -254,22 +255,22 @@ ATTENTION = {
     aten._scaled_dot_product_flash_attention_for_cpu: aten._scaled_dot_product_flash_attention,
     aten._scaled_dot_product_flash_attention_for_cpu_backward: aten._scaled_dot_product_flash_attention_backward,
 }
-"""CPU kernels, with the GPU kernels that compute the same."""
+"""Maps CPU kernels to the GPU kernels that compute the same."""
 
 
 def _groups(args: Sequence[Any]) -> int:
-    """Return the groups of a convolution: its last argument but for the gradients that are asked for."""
+    """Return the number of groups of a convolution: its last argument before the mask of requested gradients."""
     return args[-1] if isinstance(args[-1], int) else args[-2]
 
 
 def _convolution(values: Tensor, weight: Tensor, *more: Any, out_val: Tensor) -> float:
-    """Count the products; those of groups are padded to CHANNELS, and at half of the rate at best, as on an H100."""
+    """Count the operations of a convolution; groups are padded to CHANNELS and run at half rate at best (H100)."""
     slower = max(2.0, CHANNELS * _groups(more) / len(weight)) if _groups(more) > 1 else 1.0
     return 2 * slower * math.prod(out_val.shape) * math.prod(weight.shape[1:])
 
 
 def _convolution_backward(gradient: Tensor, values: Tensor, weight: Tensor, *more: Any, out_val: Any) -> float:
-    """Count the forward products for each gradient that is asked for, those of groups at half of their rate."""
+    """Count the operations of a convolution's backward pass: as forward per requested gradient, groups at half rate."""
     of_one = _convolution(values, weight, *more, out_val=gradient)
     return sum(more[-1][:2]) * of_one * (2 if _groups(more) > 1 else 1)
 
@@ -278,11 +279,11 @@ FLOPS: dict[Any, Callable[..., float]] = {
     aten.convolution: _convolution,
     aten.convolution_backward: _convolution_backward,
 }
-"""Floating-point operations that torch counts otherwise: it knows neither groups nor what they take."""
+"""Counters of floating-point operations that replace torch's, which ignore groups and their lower rate."""
 
 
 def _grouped(lists: Any, with_indices: bool = False) -> dict[tuple[torch.device, torch.dtype], Any]:
-    """Group tensors as torch does for clipping and optimisers; all are on one device, so none is asked for its own."""
+    """Group tensors by number format, as torch does for clipping and optimisers; all are on one device."""
     groups = dict[Any, Any]()
     for index, tensor in enumerate(lists[0]):
         members, indices = groups.setdefault(tensor.dtype, ([list[Any]() for _ in lists], list[int]()))
@@ -295,9 +296,9 @@ def _grouped(lists: Any, with_indices: bool = False) -> dict[tuple[torch.device,
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Run the block in one thread, since others would wait for it busily, and without garbage collection.
+    """Run the block in one thread, since others would only spin, and without garbage collection.
 
-    Collections would take half of the time, and no tensor's release waits for one.
+    Collections would take half of the time, and no tensor needs one to be released.
     """
     collects, threads = gc.isenabled(), torch.get_num_threads()
     gc.disable()
@@ -312,7 +313,7 @@ def undisturbed() -> Iterator[None]:
 
 @contextmanager
 def without_data() -> Iterator[None]:
-    """Run the block `undisturbed`, with a GPU's tiles, cuDNN's GRUs, and gradients that are clipped together."""
+    """Run the block `undisturbed`, with GPU tile sizes, cuDNN-like GRUs, and joint gradient clipping."""
     tables = cross_attention.BLOCK, similarity.VALUES, mining.WHOLE, mining.TILE
     before = [table["cpu"] for table in tables]
     with undisturbed(), replaced_kernels(_gru, _grouped):
@@ -326,7 +327,7 @@ def without_data() -> Iterator[None]:
 
 
 def remove_data(module: nn.Module, trace: Trace | None = None) -> bool:
-    """Replace a module's weights and buffers by tensors without data, which the trace counts; returns if there were."""
+    """Replace a module's weights and buffers by tensors without data, counted by the trace; return if any had data."""
     empties = dict[int, Tensor]()  # tied weights share a storage
     for part in module.modules():
         for name, value in [*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)]:
@@ -342,13 +343,13 @@ def remove_data(module: nn.Module, trace: Trace | None = None) -> bool:
 
 @contextmanager
 def unfilled() -> Iterator[None]:
-    """Build models without initial weights inside the block, `undisturbed`."""
+    """Skip weight initialisation of models built inside the block; it runs `undisturbed`."""
     with undisturbed(), _Unfilled():
         yield
 
 
 class _Unfilled(Unguarded):
-    """Skips operations on large tensors: neither initial weights nor outputs are ever read.
+    """Mode that skips operations on large tensors, as neither initial weights nor outputs are ever read.
 
     `any()` of a large tensor returns False, so that `trunc_normal_` does not loop.
     """

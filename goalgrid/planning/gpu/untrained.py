@@ -1,4 +1,4 @@
-"""Models without trained weights, for a trace: learners of a trial, and the frozen networks whose features it reads."""
+"""Build untrained models for tracing: the learner of a trial, and the frozen networks whose features it reads."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,13 +34,13 @@ from goalgrid.runners.training.learner import Learner, model_of
 _SIZE_LATER = "The record of a trial has the number of its weights: goalgrid table GRID --metric parameters."
 
 MODELS = dict[str, DualEncoder]()
-"""Models of this process that were traced, by their settings and the shapes that they read."""
+"""Traced models of this process, by their settings and input shapes."""
 NETWORKS = dict[str, nn.Module]()
-"""Pretrained networks in them."""
+"""Pretrained networks shared by these models."""
 
 
 def rehearsing(settings: TrialSettings, shapes: Shapes, places: Places) -> Learner:
-    """Return a learner of the heaviest epochs with the `untrained_model`, to trace its steps; raises as `Learner`."""
+    """Return a learner for the heaviest epochs with the `untrained_model`, to trace its steps; raises as `Learner`."""
     settings = heavy(settings)
     model = untrained_model(settings, shapes, places)
     with unfilled():
@@ -48,7 +48,7 @@ def rehearsing(settings: TrialSettings, shapes: Shapes, places: Places) -> Learn
 
 
 def untrained_model(settings: TrialSettings, shapes: Shapes, places: Places) -> DualEncoder:
-    """Return the untrained model of a trial, with uninitialised weights; built once for all trials that have it."""
+    """Return the model of a trial with uninitialised weights; it is built once for all trials with this model."""
     settings = settings.model_copy(update={"model": in_architecture(settings.model, places)})
     inputs = inputs_of(shapes, settings, places)
     key = repr((settings.model, shapes.image, inputs.words, settings.train.compile, places))
@@ -66,7 +66,7 @@ def untrained_model(settings: TrialSettings, shapes: Shapes, places: Places) -> 
 
 
 def _shared(build: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-    """Return the function, with its results cached: models that share a network are traced one after another."""
+    """Return the function with its results cached, since models that share a network are traced one after another."""
 
     def built(settings: Any, *sizes: Any) -> nn.Module:
         key = repr((build, settings.model_dump(exclude=set(HeadSettings.model_fields)), sizes))
@@ -78,7 +78,7 @@ def _shared(build: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
 
 
 def inputs_of(shapes: Shapes, settings: TrialSettings, places: Places) -> Inputs:
-    """Return a data set of these shapes without content, with stand-ins for what training methods prepare."""
+    """Return a data set of these shapes without content, with stand-ins for data prepared by training methods."""
     batch = settings.train.batch_size
     blank = Features(Path(), np.broadcast_to(np.float16(0), (batch, *shapes.image)), np.arange(batch))
     vocabulary: Any = range(shapes.words)  # it has a size and no words
@@ -100,7 +100,7 @@ def without_weights(learner: Learner, trace: Trace) -> None:
 
 
 def of_features(backbone: BackboneSettings, places: Places) -> tuple[Work, tuple[int, ...]]:
-    """Return the work of a frozen backbone on an image, and the shape of the features that training reads."""
+    """Return the work of a frozen backbone per image, and the shape of its features."""
     with unfilled():
         model = Vision(from_architecture(backbone, places), places).eval()
         as_resnext(model)
@@ -110,7 +110,7 @@ def of_features(backbone: BackboneSettings, places: Places) -> tuple[Work, tuple
 
 
 def of_caption_features(network: TransformerSettings, words: int, typical: int, places: Places) -> tuple[Work, int]:
-    """Return the work of a frozen text network on a caption of `typical` tokens, and the width of its vectors."""
+    """Return the work of a frozen text network per caption of `typical` tokens, and the width of its vectors."""
     part, count = from_architecture(network, places), features.BATCH["cuda"]
     with unfilled():
         model = text_network(part, words, places).eval()
@@ -125,7 +125,7 @@ def of_caption_features(network: TransformerSettings, words: int, typical: int, 
 def _frozen(
     model: nn.Module, given: Callable[[Trace], tuple[Tensor, ...]], run: Callable[..., Tensor]
 ) -> tuple[Work, Tensor]:
-    """Return the work of a network per entry of a batch, and its features of the batch."""
+    """Return the work of a network per batch entry, and the features of the batch."""
     with without_data():
         trace = Trace()
         remove_data(model, trace)

@@ -41,7 +41,7 @@ def test_a_launch_trains_to_its_end_whatever_becomes_of_its_output(streams: str,
 def test_a_command_whose_product_is_lost_says_so(tmp_path: Path) -> None:
     lost = shell("goalgrid objectives > /dev/full", tmp_path)
     assert lost.returncode == 2
-    assert lost.stderr == "error: what this command prints cannot be written: No space left on device.\n"
+    assert lost.stderr == "error: cannot write this command's output: No space left on device.\n"
     assert shell("goalgrid objectives | head -n 1", tmp_path).returncode == 0
     assert shell("goalgrid status demo | true", tmp_path).returncode == 3, "the exit code says what it would have said"
 

@@ -88,9 +88,12 @@ def test_a_figure_shows_the_photograph_its_boxes_and_the_weights_of_the_words(ru
 def test_what_cannot_be_drawn_is_one_message(runs: Path, goalgrid: Goalgrid) -> None:
     trial, vectors, later = trial_of(runs, "scan-t2i"), trial_of(runs, "fc-bow"), trial_of(runs, "scan-t2i", 1)
     for words, message in (
-        ((), f"attention of which trial? Give --trial ID. Trials with attention: {trial}, {trial_of(runs, 'read')}."),
+        (
+            (),
+            f"the trial to show attention of. Trials with attention: {trial}, {trial_of(runs, 'read')}.",
+        ),
         (("--trial", trial[:-1]), f"Did you mean '{trial}'?"),
-        (("--trial", vectors), "scores single vectors, so that no word looks at a region"),
+        (("--trial", vectors), "scores single vectors, so it has no attention between"),
         (("--trial", later), "is planned, not done"),
         (("--trial", trial_of(runs, "scan")), "is an ensemble, which has no weights"),
         (("--trial", trial, "--image", "dog.jpg"), "unknown image 'dog.jpg'"),
@@ -103,7 +106,7 @@ def test_what_cannot_be_drawn_is_one_message(runs: Path, goalgrid: Goalgrid) -> 
         assert finished.returncode == 2
         assert message in finished.stderr
     alone = goalgrid("figures", "looking", "matrix", "--trial", trial, runs=runs)
-    assert "belong to attention" in alone.stderr
+    assert "apply to attention" in alone.stderr
     boxes = runs / "few" / "precomp" / "test_boxes.npy"
     right = np.load(boxes)
     for wrong, message in (

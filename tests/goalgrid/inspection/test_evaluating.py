@@ -35,7 +35,7 @@ def of_objective(home: Home, objective: str) -> str:
 def test_a_checkpoint_has_the_numbers_of_its_record(split: str, trained_pair: Home, verb: Verb) -> None:
     trial = of_objective(trained_pair, "con_con")
     shown = verb("evaluate", "--trial", trial, "--split", split, runs=trained_pair)
-    assert "the record of this trial has the same numbers" in shown.stdout
+    assert "the record of this trial matches these numbers" in shown.stdout
     (own,) = json.loads(verb("gradients", "--trial", trial, "--json", runs=trained_pair).stdout)
     assert (own["trial"], own["objective"], 0 < own["anchor"] < 2) == (trial, "con_con", True)
     program = json.loads(verb("evaluate", "--trial", trial, "--split", split, "--json", runs=trained_pair).stdout)
@@ -123,7 +123,7 @@ def test_an_imported_checkpoint_stands_beside_the_trials(verb: Verb, few_picture
     into = (*options, "--into", grid, "--as-objective", "triplet-hn")
     done = verb(*into, "--speed", "--json", runs=home)
     own = json.loads(done.stdout)
-    assert "is part of grid 'f8k' from now on" in done.stderr
+    assert "was added to grid 'f8k'" in done.stderr
     (trial,) = home.trials()
     assert trial.trial_id.startswith("mine_scan-published_triplet-hn-")
     assert pd.read_parquet(trial.speed)["pairs"].tolist() == [own["speed"]["pairs"]]
@@ -155,7 +155,7 @@ def test_an_imported_checkpoint_stands_beside_the_trials(verb: Verb, few_picture
     for arguments, said in {
         ("evaluate", "--trial", trial.trial_id): "is the record of a published checkpoint. Evaluate scan with --as",
         ("figures", "f8k", "attention", "--trial", trial.trial_id): "without its weights. Trials with attention: none",
-        (*options, "--into", grid): "--into GRID and --as-objective NAME go together",
+        (*options, "--into", grid): "--into GRID and --as-objective NAME must be given together",
         (*into[:-1], "tripel-hn"): "unknown objective 'tripel-hn'",
         (*into[:-3], "demo", *into[-2:]): "unknown data set 'mine' of grid 'demo'",
     }.items():
@@ -186,12 +186,12 @@ def test_files_that_would_be_one_cell_are_rows_with_their_names(verb: Verb, few_
     other = shutil.copytree(root, tmp_path / "other")
     images = other / "precomp" / "test_ims.npy"
     np.save(images, np.load(images)[::-1].copy())
-    with pytest.raises(UserError, match=rf"{other} has other data than {root}, the mine of grid 'f8k'"):
+    with pytest.raises(UserError, match=rf"{other} holds different data from {root}, the mine of grid 'f8k'"):
         verb("evaluate", scan, "--root", f"mine={other}", *into, runs=home)
     shutil.copy(images, root / "precomp")
     status = verb("status", "f8k", runs=home)
     assert status.exit_code == 3
-    assert status.stdout.count("not shown, as its data are others now: import it again by goalgrid evaluate") == 3
+    assert status.stdout.count("not shown, as its data has changed; import it again: goalgrid evaluate") == 3
     assert "--stale" not in status.stdout
 
 
@@ -236,7 +236,7 @@ def test_a_grid_fine_tunes_a_published_checkpoint(verb: Verb, few_pictures: Path
         "train.starts_from=x": r"it should be file:PATH, where PATH is a published checkpoint",
         f"train.starts_from=file:{grid}": r"tuned\.toml cannot be read: it is damaged, or torch.save",
         "model.dim=32": r"does not fit this recipe and these words.*\n.*img_enc\.fc\.weight is \(16, ",
-        "train.epochs=0": r"trains nothing that starts from a model\. Evaluate it: goalgrid evaluate",
+        "train.epochs=0": r"this trial starts from a trained model\. To evaluate that model, use goalgrid evaluate",
     }.items():
         options = ["--set", f"train.starts_from=file:{moved}"] if "starts_from" not in change else []
         with pytest.raises(UserError, match=said):
@@ -279,8 +279,8 @@ def test_a_published_checkpoint_is_evaluated(verb: Verb, few_pictures: Path, tmp
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), r"which checkpoint\? Either --trial ID names a finished trial"),
-        (("f.pth", "--trial", "OWN"), r"which checkpoint\? Either --trial ID .* or give a published FILE"),
+        ((), r"Give either --trial ID of a finished trial"),
+        (("f.pth", "--trial", "OWN"), r"Give either --trial ID .* or a published FILE"),
         (("--trial", "shapes"), r"unknown trial 'shapes' under .*Known: shapes_cnn-bow"),
         (("--trial", "OWN", "--split", "train"), r"unknown split 'train'\. Known: val, test"),
         (("--trial", "OWN", "--protocol", "coco-5k"), r"unknown protocol 'coco-5k' of data set 'shapes'"),
@@ -385,8 +385,8 @@ def test_a_model_of_x_vlm_is_ranked_in_two_stages(verb: Verb, few_pictures: Path
     assert row["test_i2t_medr"] is None
     assert "test_i2t_medr" not in final_metrics(trial, None)  # trackers take numbers alone
     again = verb("evaluate", "--trial", trial.trial_id, *options[:4], runs=home).stdout
-    assert "the second stage ranked the 10 best of each query again" in again
-    assert "the record of this trial has the same numbers" in again
+    assert "the second stage re-ranked the top 10 of each query" in again
+    assert "the record of this trial matches these numbers" in again
     assert verb("table", "xv", "--metric", "medr", runs=home).exit_code == 0
     published = ("evaluate", str(file), "--as", "x-vlm", *tokenizer, "--root", f"mine={few_pictures}", "--json")
     found = json.loads(verb(*published, runs=home).stdout)

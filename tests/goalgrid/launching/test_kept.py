@@ -72,14 +72,14 @@ def test_a_changed_or_foreign_folder_is_refused(tmp_path: Path, verb: Verb) -> N
         verb("run", "--launch", str(folder), *HERE, runs=home)
     with pytest.raises(UserError, match=f"{tmp_path} holds no launch"):
         verb("run", "--launch", str(tmp_path), *HERE, runs=home)
-    with pytest.raises(UserError, match="--launch has its grid and its settings; leave out 'demo'"):
+    with pytest.raises(UserError, match="--launch already determines the grid and its settings; leave out 'demo'"):
         verb("run", "demo", "--launch", str(folder), *HERE, runs=home)
 
 
 def test_two_launches_of_one_grid_are_refused(tmp_path: Path, verb: Verb) -> None:
     home = Home(tmp_path)
     folders = [launched(verb, home, "demo", *PAIR, *more) for more in ((), ("--set", "seeds=[0,1]"))]
-    with pytest.raises(UserError, match=r"two launches are of the grid 'demo': give one --launch for each grid\."):
+    with pytest.raises(UserError, match=r"two launches belong to grid 'demo': give one --launch per grid\."):
         verb("run", *(word for folder in folders for word in ("--launch", str(folder))), *HERE, runs=home)
 
 
@@ -88,8 +88,8 @@ def test_a_run_warns_of_a_launch_whose_waiting_jobs_train_something_else(tmp_pat
     folder = launched(verb, home, "demo", *PAIR)
     one = ("--set", 'objectives=["con_con"]')
     same = verb("run", "demo", *PAIR, *one, "--only", "objective=con_con", *HERE, runs=home)
-    assert f"warning: launch {folder.name} keeps other settings or other code of 1 trial, e.g. " in same.stderr
-    assert f"To train what it keeps: goalgrid run --launch {folder}\n" in same.stderr
+    assert f"warning: launch {folder.name} was saved with other settings or code for 1 trial, e.g. " in same.stderr
+    assert f"To train the launch as saved: goalgrid run --launch {folder}\n" in same.stderr
     assert "keeps other" not in verb("run", "demo", *PAIR, "--only", "objective=con_con", *HERE, runs=home).stderr
 
 

@@ -209,7 +209,7 @@ def test_a_job_asks_for_the_cpus_that_feed_its_gpu_and_for_trials_that_keep_it_b
     (grid,) = tmp_path.glob("grids/*/launches/*/grid.toml")
     assert f"cpu = {cpus}\n" in grid.read_text()
     unnamed = goalgrid("slurm", "flickr8k", *words, "--device", "24GB", runs=tmp_path)
-    assert "--device '24GB' says what fits, not what feeds it" in unnamed.stderr
+    assert "--device '24GB' gives only a memory size" in unnamed.stderr
 
 
 def test_without_a_named_gpu_cpus_and_memory_come_from_the_plan_too(tmp_path: Path, verb: Verb) -> None:
@@ -223,7 +223,7 @@ def test_without_a_named_gpu_cpus_and_memory_come_from_the_plan_too(tmp_path: Pa
     planned = verb(*words, runs=home)
     assert f"#SBATCH --cpus-per-task={need.cpus * jobs}\n" in planned.stdout
     assert f"#SBATCH --mem={need.memory(jobs)}\n" in planned.stdout
-    assert "note: CPUs and memory are those of an a100-80; name your GPU: --device h100" in planned.stderr
+    assert "note: CPUs and memory are estimated for an a100-80; name your GPU, e.g. --device h100" in planned.stderr
     settled = verb(*words, "--set", "resources.cpu=1", "--sbatch", "mem-per-cpu=4G", runs=home).stdout
     assert f"#SBATCH --cpus-per-task={jobs}\n" in settled
     assert "--mem=" not in settled
@@ -235,49 +235,49 @@ def test_gpus_without_work_are_told_before_a_job_takes_them(tmp_path: Path, verb
     priced = "--device", "h100", "--hourly", "2"
     enough = "as fast on 6 GPUs for 6 jobs, each a trial or a chain of trials"
     nodes = verb("slurm", "demo", *six, "--nodes", "2", "--gpus", "8", runs=home).stderr
-    assert f"seeds=0+1+2: 6 of 16 GPUs work; {enough}\n" in nodes
+    assert f"seeds=0+1+2: 6 of 16 GPUs will be busy; {enough}\n" in nodes
     tasks = verb("slurm", "demo", *six, "--array", "8", "--gpus", "1", *priced, runs=home).stderr
-    assert "on 8 GPUs, of which 6 work: " in tasks
-    assert f"{enough}, less than 0.01 at 2 an hour" in tasks
-    assert "GPUs work" not in verb("slurm", "demo", *six, "--gpus", "6", runs=home).stderr
-    with pytest.raises(UserError, match="--hourly is of a GPU: say which"):
+    assert "on 8 GPUs, 6 of them busy: " in tasks
+    assert f"{enough}, less than 0.01 at 2 per GPU-hour" in tasks
+    assert "GPUs will be busy" not in verb("slurm", "demo", *six, "--gpus", "6", runs=home).stderr
+    with pytest.raises(UserError, match="--hourly needs the type of GPU"):
         verb("slurm", "demo", "--hourly", "2", runs=home)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--time", "soon"), "--time 'soon' is no time of Slurm: minutes, H:M:S or D-H:M:S"),
+        (("--time", "soon"), "--time 'soon' is not a Slurm time: use minutes, H:M:S or D-H:M:S"),
         (
             ("--time", "12:00"),
-            "--time 12:00 is 12 minutes to Slurm. Write 12:00:00 for hours and minutes, or 12 for 12 minutes.",
+            "Slurm reads --time 12:00 as 12 minutes. Write 12:00:00 for hours and minutes, or 12 for 12 minutes.",
         ),
-        (("--mem", "much"), "--mem 'much' is no size of Slurm: megabytes, or e.g. 32G."),
+        (("--mem", "much"), "--mem 'much' is not a Slurm size: use megabytes, or e.g. 32G."),
         (("--sbatch", "gpu"), ""),
-        (("--sbatch", "my partition"), "--sbatch 'my partition', which is no NAME=VALUE, e.g. partition=gpu"),
-        (("--sbatch", "signal=USR1"), "--sbatch 'signal=USR1', which the script sets itself"),
-        (("--sbatch", "--time=3"), "goalgrid slurm GRID has --nodes and --time for this"),
+        (("--sbatch", "my partition"), "--sbatch 'my partition' is not NAME=VALUE, e.g. partition=gpu"),
+        (("--sbatch", "signal=USR1"), "--sbatch 'signal=USR1' is set by the script itself"),
+        (("--sbatch", "--time=3"), "use the options --nodes and --time of goalgrid slurm instead"),
         (
             ("--set", "resources.gpu=2", "--gpus", "1"),
-            "a job of this grid asks for 2 GPUs of one node: --gpus 1 is too",
+            "a trial of this grid needs 2 GPUs of one node: --gpus 1 is too",
         ),
         (
             ("--time", "1:30"),
-            "--time 1:30 is 1 minute to Slurm. Write 1:30:00 for hours and minutes, or 1 for 1 minute.",
+            "Slurm reads --time 1:30 as 1 minute. Write 1:30:00 for hours and minutes, or 1 for 1 minute.",
         ),
         (
             ("--set", "resources.cpu=4", "--sbatch", "cpus-per-task=3"),
-            "--sbatch cpus-per-task=3 is too few: a trial of this grid takes 4 CPUs.",
+            "--sbatch cpus-per-task=3 is too few: a trial of this grid needs 4 CPUs.",
         ),
-        (("--sbatch", "array=1-x"), "--array '1-x' is no array of Slurm: e.g. 1-8, 1-40%4, 0-9:2 or 1,3,5."),
+        (("--sbatch", "array=1-x"), "--array '1-x' is not a Slurm array: use e.g. 1-8, 1-40%4, 0-9:2 or 1,3,5."),
         (("--sbatch", "array=9-1"), "--array '9-1' has no task."),
-        (("--set", "resources.gpu=0.5", "--gpus", "0"), "asks for 0.5 GPUs of one node: --gpus 0 is too few"),
+        (("--set", "resources.gpu=0.5", "--gpus", "0"), "needs 0.5 GPUs of one node: --gpus 0 is too few"),
         (
             ("--account", "me\ncurl evil.example"),
-            "--account 'me\\ncurl evil.example' has a line break or another control",
+            "--account 'me\\ncurl evil.example' contains a line break or another control",
         ),
-        (("--log", "a\rb.txt"), "--output 'a\\rb.txt' has a line break or another control character"),
-        (("--sbatch", "comment=a\x0bb"), "--comment 'a\\x0bb' has a line break"),
+        (("--log", "a\rb.txt"), "--output 'a\\rb.txt' contains a line break or another control character"),
+        (("--sbatch", "comment=a\x0bb"), "--comment 'a\\x0bb' contains a line break"),
         (("--setup", "/dev/zero"), "--setup: cannot read /dev/zero: [Errno 22] it is not a regular file"),
         (("--setup", sys.executable), "--setup: cannot read"),
         (("--only", "nosuch=x"), "unknown axis 'nosuch' in --only 'nosuch=x'"),
@@ -389,7 +389,9 @@ def test_the_options_of_a_run_reach_the_job(tmp_path: Path, verb: Verb) -> None:
     assert command_in(script) == ["goalgrid", "run", *words, "$force"]
     assert "#SBATCH --cpus-per-task=2\n" in script
     assert '[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || force=--force' in script
-    with pytest.raises(UserError, match="--force with an array: each task would retrain what another has just done"):
+    with pytest.raises(
+        UserError, match="--force cannot be used with an array: each task would retrain what others have just done"
+    ):
         verb("slurm", "demo", "--force", "--array", "2", runs=home)
 
 
@@ -489,7 +491,7 @@ def test_a_host_without_slurm_says_so(
     goalgrid("slurm", "demo", *PAIR, "--gpus", "0", "--submit", runs=pair.path)
     monkeypatch.setenv("PATH", str(tmp_path))
     said = goalgrid("status", "demo", runs=pair.path)
-    assert "slurm: the states of its jobs are not known: squeue is not on this host.\n" in said.stdout
+    assert "slurm: the states of its jobs are unknown: squeue is not on this host.\n" in said.stdout
     refused = goalgrid("slurm", "demo", "--gpus", "0", "--submit", runs=pair.path)
     assert (refused.returncode, "sbatch is not on this host" in refused.stderr) == (2, True)
 
@@ -589,8 +591,8 @@ def test_data_may_lie_where_a_variable_of_the_job_says(slurm: FakeSlurm, tmp_pat
 @pytest.mark.parametrize(
     ("grids", "said"),
     [
-        (("demo",), "--stage copies data from the folder that --root names, and no data set of the grid has one."),
-        (("demo", "flickr8k"), "--stage copies the data of one grid, or of grids of the same data sets"),
+        (("demo",), "--stage copies the folders given by --root, but no data set of the grid has one."),
+        (("demo", "flickr8k"), "--stage needs grids with the same data folders"),
     ],
 )
 def test_data_without_a_folder_are_not_staged(grids: tuple[str, ...], said: str, tmp_path: Path, verb: Verb) -> None:
@@ -645,7 +647,7 @@ def test_jobs_run_the_code_of_the_checkout_as_it_was_when_they_were_submitted(sl
     )
     assert refused.returncode == 2
     assert (
-        b"MB of files that git does not ignore, e.g. goalgrid/big.bin; a launch keeps at most 64 MB" in refused.stderr
+        b"MB of files that git does not ignore, e.g. goalgrid/big.bin; a launch saves at most 64 MB" in refused.stderr
     )
 
 
@@ -653,7 +655,7 @@ def test_without_a_checkout_there_is_no_snapshot(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(copied(tmp_path / "installed"))}
     command = [sys.executable, "-m", "goalgrid", "slurm", "demo", "--gpus", "0", "--snapshot", "--runs", str(tmp_path)]
     refused = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert (refused.returncode, "--snapshot keeps the code of a git checkout" in refused.stderr) == (2, True)
+    assert (refused.returncode, "--snapshot saves the code of a git checkout" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "CANCELLED"])

@@ -68,7 +68,7 @@ def test_two_grids_share_a_launch_and_the_trials_of_both_are_trained_once(tmp_pa
     home = Home(tmp_path / "runs")
     done = goalgrid("run", "a.toml", "b.toml", "-j", "1", runs=home.path, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "one launch: the jobs of a start first, those of b as there is room" in done.stderr
+    assert "one launch: jobs of a start first, those of b as slots are free" in done.stderr
     folders = home.trials()
     attempts = [attempt for folder in folders for attempt in folder.attempts()]
     assert len(folders) == len(attempts) == 3

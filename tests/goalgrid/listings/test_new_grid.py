@@ -35,10 +35,11 @@ def test_a_new_grid_reads_what_lies_there(write: object, recipe: str, tmp_path: 
     (tmp_path / "grids" / "ran").mkdir(parents=True)
     (tmp_path / "grids" / "ran" / "grid.toml").touch()
     assert "Known grids: ran, birds.toml, demo; " in goalgrid("run", runs=tmp_path, folder=tmp_path).stderr
-    assert "Or birds.toml, which is here." in goalgrid("run", "birds", "--here", runs=tmp_path, folder=tmp_path).stderr
+    refused = goalgrid("run", "birds", "--here", runs=tmp_path, folder=tmp_path)
+    assert "Or use the file birds.toml, which exists here." in refused.stderr
     again = goalgrid("new", "birds.toml", "--root", root.name, runs=tmp_path, folder=tmp_path)
     assert again.returncode == 2
-    assert "birds.toml is there already" in again.stderr
+    assert "birds.toml already exists" in again.stderr
 
 
 def test_a_new_grid_names_the_faults_of_its_data_at_once(tmp_path: Path, goalgrid: Goalgrid) -> None:
@@ -118,14 +119,14 @@ def test_lines_that_are_comments_become_settings(tmp_path: Path) -> None:
 def test_what_is_wrong_or_missing_is_said(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"(?s)unknown recipe 'cnn-bwo'.*unknown objective 'hinge'"):
         new_grid.text("birds", "flickr8k", ["cnn-bwo"], ["hinge"], None)
-    with pytest.raises(UserError, match=r"where is 'birds'\? Give --root DIR"):
+    with pytest.raises(UserError, match=r"missing option --root DIR: the folder of 'birds'"):
         new_grid.text("mine", "birds", [], [], None)
     for name in ("../mine", "my grid", "a/b", ""):
         with pytest.raises(UserError, match=f"grid '{name}': a name begins with a letter or digit"):
             new_grid.text(name, None, [], [], str(tmp_path))
     with pytest.raises(UserError, match="data set 'my data': a name begins with a letter or digit"):
         new_grid.text("mine", "my data", [], [], str(tmp_path))
-    with pytest.raises(UserError, match="a shipped grid is called 'demo'"):
+    with pytest.raises(UserError, match="a shipped grid is already called 'demo'"):
         new_grid.text("demo", None, [], [], None)
     with pytest.raises(UserError, match="data set 'shapes' is generated"):
         new_grid.text("mine", "shapes", [], [], str(tmp_path))

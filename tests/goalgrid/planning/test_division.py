@@ -83,9 +83,9 @@ def test_fewer_gpus_are_as_fast_down_to_a_number_that_a_search_one_by_one_finds(
 def test_a_plan_says_how_many_gpus_work_and_how_many_are_enough(tmp_path: Path, verb: Verb) -> None:
     words = "plan", "demo", "--device", "h100", "--hourly", "2"
     text = verb(*words, "--nodes", "8", "--gpus", "8", runs=Home(tmp_path)).stdout
-    assert "on 64 GPUs of 8 hosts, of which 45 work: " in text
+    assert "on 64 GPUs of 8 hosts, 45 of them busy: " in text
     assert re.search(
-        r"as fast on 45 GPUs of 6 hosts for 45 jobs, each a trial or a chain of trials, at most [\d.]+ at 2 an hour",
+        r"for 45 jobs, each a trial or a chain of trials, at most [\d.]+ at 2 per GPU-hour",
         text,
     )
     assert "as fast" not in verb(*words, "--gpus", "9", runs=Home(tmp_path)).stdout

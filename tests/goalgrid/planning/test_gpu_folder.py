@@ -30,7 +30,7 @@ def test_without_the_gpu_plan_all_else_works_and_a_question_about_a_gpu_is_refus
     assert answer(without, "plan", *DEMO, "--json") == expected
     code, script, note = answer(without, "slurm", *DEMO, "--set", "datasets=flickr30k", "--gpus", "1")
     assert (code, "#SBATCH --gpus-per-node=1" in script) == (0, True)
-    assert "CPUs and memory of a trial are not known: no estimate for a100-80" in note
+    assert "CPUs and memory of a trial are unknown: no estimate for a100-80" in note
     for words in (("plan", *DEMO, "--device", "h100"), ("slurm", *DEMO, "--gpus", "1", "--device", "h100")):
         code, out, error = answer(without, *words)
         assert (code, out) == (2, "")

@@ -197,7 +197,7 @@ class TestAnew:
     def test_what_starts_from_a_forced_trial_is_forced_too(self, tmp_path: Path) -> None:
         parent, child = chained(Home(tmp_path))
         found = decide(GridState.of(load("demo", CHAIN), Home(tmp_path)), Choice("recipe=vsepp-r152-tiny", force=True))
-        assert [verdict.text for verdict in found] == ["forced", "forced, what it starts from is retrained"]
+        assert [verdict.text for verdict in found] == ["forced", "forced, the trial it starts from is retrained"]
         assert to_replace(found) == [parent.trial_id, child.trial_id]
 
     def test_what_starts_from_it_is_not_forced_while_it_runs(self, tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ class TestAnew:
         record.write(parent.record, row | {"trial_id": parent.trial_id, "data_fingerprint": "2:0123456789abcdef"})
         seen = GridState.of(load("demo", CHAIN), Home(tmp_path / "runs"))
         left, asked = decide(seen), decide(seen, Choice(stale=True))
-        assert "what it starts from is done on other data" in left[1].text
+        assert "the trial it starts from was trained on other data" in left[1].text
         assert to_train(left) == []
         assert [trial.id for trial in to_train(asked)] == [parent.trial_id, child.trial_id]
         assert to_replace(asked) == [parent.trial_id]
@@ -293,7 +293,7 @@ class TestCosts:
 
     def test_without_a_finished_trial_a_probe_is_asked_for_and_remembered(self, tmp_path: Path, verb: Verb) -> None:
         home = Home(tmp_path)
-        assert "not known, so not counted" in verb("plan", "demo", *PAIR, runs=home).stdout
+        assert "cost unknown, so not counted" in verb("plan", "demo", *PAIR, runs=home).stdout
         for further in (["--probe"], ["--set", "train.epochs=9"]):
             assert re.search(r"a probe of \d+ steps", verb("plan", "demo", *PAIR, *further, runs=home).stdout)
         assert "not known" in verb("plan", "demo", *PAIR, "--set", "model.dim=16", runs=home).stdout
@@ -403,7 +403,7 @@ class TestDevice:
         assert (own["seconds"], own["memory_from"]) == (None, "estimated")  # of memory alone, no rate is known
         assert own["bytes"] == rented["bytes"]
         said = verb("plan", "flickr8k", *self.SMALL, *asked[0], "--hourly", "2", runs=Home(tmp_path)).stdout
-        assert "hours and cost need a GPU by its name: of 24GB only the memory is known" in said
+        assert "hours and cost need the name of the GPU: for 24GB only the memory is known" in said
         assert "estimated hours" not in said
         assert rented["seconds"][0] < rented["seconds"][1]
         assert plans[1]["cost"] == [pytest.approx(seconds / 1800) for seconds in plans[1]["seconds"]]
@@ -426,7 +426,7 @@ class TestDevice:
         assert untrained.seconds is not None
         assert 0 < untrained.seconds.least < untrained.seconds.most
         (told,) = (line for line in cost.lines() if "is not here" in line)
-        assert told.endswith("captions of 12 words, at most 40 and features of 2048 values an image")
+        assert told.endswith("captions of 12 words, at most 40 and features of 2048 values per image")
         assert ensemble.seconds is not None
         assert ensemble.need.alone < sum(member.need.alone for member in members)
         trained = [member.seconds.least for member in members if member.seconds]
@@ -479,7 +479,7 @@ class TestDevice:
         assert second.once == {}
 
     def test_a_price_needs_a_gpu_and_a_gpu_a_known_name(self, tmp_path: Path, verb: Verb) -> None:
-        with pytest.raises(UserError, match="--hourly, --cores, --gpus and --nodes are of a machine with a GPU"):
+        with pytest.raises(UserError, match="--hourly, --cores, --gpus and --nodes describe a GPU machine"):
             verb("plan", "demo", "--hourly", "2", runs=Home(tmp_path))
         with pytest.raises(UserError, match="unknown GPU 'h10'"):
             verb("plan", "demo", "--device", "h10", runs=Home(tmp_path))

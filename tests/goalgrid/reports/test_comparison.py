@@ -100,7 +100,7 @@ def test_trials_trained_anew_are_compared_with_those_before(runs: Path, goalgrid
     shutil.copytree(runs, home.path)
     nothing = goalgrid("compare", "wide", "--replaced", runs=home.path)
     assert nothing.returncode == 2
-    assert "no trial of grid 'wide' was done and then retrained" in nothing.stderr
+    assert "grid 'wide' has no trial under" in nothing.stderr
     for folder in home.trials():
         shutil.copytree(folder.path, home.replaced / f"{folder.trial_id}-20260101T000000000000")
     (row,) = compared(goalgrid, home.path, "wide", "--replaced")["differences"]
@@ -136,9 +136,9 @@ def test_formats_hold_the_same_numbers(runs: Path, goalgrid: Goalgrid, tmp_path:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["demo"], "compare 'demo' with what? Name a second grid"),
+        (["demo"], "nothing to compare 'demo' with. Give a second grid"),
         (["demo", "wid"], "unknown grid 'wid'. Did you mean 'wide'?"),
-        (["demo", "--other-runs", "nowhere"], "--other-runs nowhere: there is no such folder."),
+        (["demo", "--other-runs", "nowhere"], "--other-runs nowhere: folder does not exist."),
         (["demo", "flickr8k"], "no trial of grid 'flickr8k' is done under"),
         (["demo", "wide", "--format", "parquet"], "unknown format 'parquet'"),
     ],

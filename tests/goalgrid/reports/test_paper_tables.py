@@ -301,9 +301,9 @@ def test_the_papers_numbers_stand_beside_ours(home: Home) -> None:
         (("--paper", "selhn-tabel1"), "unknown table of a paper 'selhn-tabel1'. Did you mean 'selhn-table1'?"),
         (
             ("--paper", "goal-table1"),
-            "no row of goal-table1 can be trained here. As printed: goalgrid table goal-table1",
+            "no row of goal-table1 can be trained here. To show the published table: goalgrid table goal-table1",
         ),
-        (("demo", "--paper", "selhn-table1"), "--paper fills a paper's own table by its own protocols; leave GRID out"),
+        (("demo", "--paper", "selhn-table1"), "--paper fills a paper's table by the paper's protocols; leave GRID out"),
         (("--paper", "selhn-table1", "--protocol", "f30k-1k", "--rows", "seed"), "leave --protocol, --rows, --columns"),
         (("--paper", "selhn-table1", "--metric", "medr"), "median rank is not reported in this table"),
         (("--paper", "selhn-table1", "--layout", "goal"), "cannot show"),
@@ -334,7 +334,7 @@ def test_a_table_of_a_paper_is_complete_where_no_row_lacks_a_trial(home: Home, v
 def test_plan_and_status_take_the_grid_of_a_table(home: Home, verb: Verb) -> None:
     shown = verb("plan", "--paper", "selhn-table1", runs=home).stdout
     assert shown.startswith("selhn-table1: ")
-    assert "finished trials fill 56 of the 63 numbers that train here; 0 are quoted" in shown.splitlines()[-1]
+    assert "finished trials fill 56 of the 63 numbers that can be trained here; 0 are quoted" in shown.splitlines()[-1]
     assert "unified-table7: " in verb("status", "--paper", "unified-table7", runs=home).stdout
 
 
@@ -377,7 +377,7 @@ def test_an_export_holds_the_trials_of_other_grids_behind_the_papers_table(verb:
     ("words", "message"),
     [
         (("plan",), "no grid given. Known grids: "),
-        (("plan", "demo", "--paper", "selhn-table1"), "--paper selhn-table1 names the grids itself; leave demo out"),
+        (("plan", "demo", "--paper", "selhn-table1"), "--paper selhn-table1 already selects the grids; leave demo out"),
         (("run", "--paper", "goal-table1"), "no row of goal-table1 can be trained here"),
         (("export", "demo"), "missing argument DIR: a new or empty folder"),
     ],

@@ -567,7 +567,7 @@ def test_a_foreign_page_reads_nothing_of_a_served_one_and_its_port_is_taken(verb
         assert answer(address, Host="evil.example:80") == 404
         assert answer(f"{address}etc/passwd") == 404
         port = address.rstrip("/").rpartition(":")[2]
-        with pytest.raises(UserError, match=f"port {port} of 127.0.0.1 cannot be used: .* --port 0 takes a free one"):
+        with pytest.raises(UserError, match=f"port {port} of 127.0.0.1 cannot be used: .* --port 0 picks a free one"):
             verb("report", "demo", "--serve", "--port", port, runs=pair)
     with served(pair, "--host", "0.0.0.0", end=signal.SIGTERM) as (address, process):
         _, _, host, secret, _ = address.split("/")
@@ -592,7 +592,7 @@ def test_silent_connections_keep_nobody_out(pair: Home) -> None:
 
 
 def test_what_cannot_be_served_is_named(verb: Verb, pair: Home) -> None:
-    with pytest.raises(UserError, match="is the number of an interface"):
+    with pytest.raises(UserError, match="must be an IP address"):
         verb("report", "demo", "--serve", "--host", "x", runs=pair)
     with pytest.raises(UserError, match="--serve writes no file"):
         verb("report", "demo", "--serve", "--watch", runs=pair)

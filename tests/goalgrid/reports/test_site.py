@@ -53,7 +53,7 @@ def test_the_index_says_how_many_blocks_it_leaves_to_a_grids_page() -> None:
     ("words", "message"),
     [
         (("nope",), "unknown grid 'nope'"),
-        (("demo", "--compare", "demo"), "--compare 'demo': name two grids, e.g. --compare demo,demo"),
+        (("demo", "--compare", "demo"), "--compare 'demo': give two grids, e.g. --compare demo,demo"),
         (("demo", "--compare", "demo,nope"), "unknown grid 'nope'"),
     ],
 )
@@ -70,7 +70,7 @@ def test_nothing_of_others_is_overwritten(trained_pair: Home, verb: Verb, tmp_pa
     with pytest.raises(UserError, match=r"index\.html exists and was not written by goalgrid"):
         verb("site", str(tmp_path), runs=trained_pair)
     assert index.read_text() == "<h1>My home page</h1>"
-    with pytest.raises(UserError, match=r"no grid ran under .*Start one: goalgrid run demo"):
+    with pytest.raises(UserError, match=r"no grid has run under .*Start one: goalgrid run demo"):
         verb("site", str(tmp_path / "web"), runs=Home(tmp_path / "empty"))
     index.rename(file := tmp_path / "file")
     with pytest.raises(UserError, match="a file is in the place of its folder"):

@@ -85,13 +85,13 @@ def test_a_run_leaves_the_tables_that_its_command_prints(
         (("demo", "--metric", "r1,r5"), "the layout 'goal' shows one metric, but --metric r1,r5 names 2"),
         (("demo", "--rows", "seed", "--metric", "r1,r2"), "unknown metric 'r2'"),
         (("goal-table3-coco", "--reference", "--rows", "pair"), "leave --rows out"),
-        (("goal-table3-coco", "--reference", "--marks"), "as the paper printed it; leave --marks out"),
-        (("goal-table3-coco", "--reference", "--set", "seeds=[0]"), "as the paper printed it; leave --set out"),
-        (("goal-table3-coco", "--reference", "--complete"), "none is missing; leave --complete out"),
+        (("goal-table3-coco", "--reference", "--marks"), "as published; leave --marks out"),
+        (("goal-table3-coco", "--reference", "--set", "seeds=[0]"), "as published; leave --set out"),
+        (("goal-table3-coco", "--reference", "--complete"), "none of which can be missing; leave --complete out"),
         (("goal", "--reference", "--json"), "--reference lists tables on the screen; name a table"),
         (("--reference", "-o", "t.tex"), "--reference lists tables on the screen; name a table"),
         (("demo", "--against", "paper"), "no paper reports"),
-        (("demo", "--label", "tab:demo"), "for LaTeX alone: --label. Give --format latex"),
+        (("demo", "--label", "tab:demo"), "--label can be used for LaTeX only. Give --format latex"),
         (
             ("demo", "-o", "table.doc"),
             "its ending belongs to no format. Known: .csv, .html, .json, .tex, .md, .long.parquet, .parquet; or",
@@ -129,7 +129,7 @@ def test_names_that_say_no_other_format_are_written(
 
 @every("words", [("table", "demo"), ("effects", "demo"), ("compare", "demo", "demo"), ("claims", "goal")])
 def test_json_with_another_format_is_refused(words: tuple[str, ...], trained_pair: Home, verb: Verb) -> None:
-    with pytest.raises(UserError, match="--json and --format latex are two formats; leave one out"):
+    with pytest.raises(UserError, match="--json and --format latex contradict each other; leave one out"):
         verb(*words, "--json", "--format", "latex", runs=trained_pair)
 
 
@@ -143,7 +143,7 @@ def test_json_with_another_format_is_refused(words: tuple[str, ...], trained_pai
         ),
         (("compare", "demo", "demo", "-o", "c.parquet"), "c.parquet: its ending belongs to no format."),
         (("compare", "demo", "demo", "--format", "latex", "-o", "c.csv"), "End it in .tex, or give --format csv."),
-        (("compare", "demo", "demo", "--json", "-o", "c.csv"), "--json prints on the screen; leave --output out."),
+        (("compare", "demo", "demo", "--json", "-o", "c.csv"), "--json prints to stdout; leave --output out."),
         (("figures", "demo", "-o", "f.pdf"), "f.pdf: give a folder for the figures, and --format pdf."),
     ],
 )

@@ -89,7 +89,9 @@ def test_a_table_tells_search_trials_from_trials_with_chosen_values(
     file.write_text(grid.to_toml())
     for trial in search_trials(grid):
         finish(trained_pair, home, trial, val_rsum=trial.shared.train.lr)
-    said = r"no trial with chosen values is done \(13 trials: 9 done, 4 planned\)\. Go on: goalgrid run .*mine\.toml"
+    said = (
+        r"no trial with chosen values is done \(13 trials: 9 done, 4 planned\)\. To continue: goalgrid run .*mine\.toml"
+    )
     for name in ("table", "effects", "figures"):
         with pytest.raises(NothingDone, match=said):
             verb(name, str(file), runs=home)
@@ -112,11 +114,11 @@ def test_a_choice_names_only_what_the_cell_reads(trained_pair: Home, tmp_path: P
 
 def test_a_cell_waits_for_its_own_search_alone(trained_pair: Home, tmp_path: Path, grid: Grid, verb: Verb) -> None:
     home = Home(tmp_path / "runs")
-    with pytest.raises(UserError, match="no cell has chosen its settings yet"):
+    with pytest.raises(UserError, match="no cell has selected its settings yet"):
         verb("export", "demo", str(tmp_path / "export"), *TUNED, runs=home)
     planned = verb("plan", "demo", *TUNED, runs=home).stdout
-    assert "objective.tau, train.lr: 3 or 6 points a cell, with seed 100, by val_rsum" in planned
-    assert "4 x chosen at the end of all 3 or 6 search trials of its cell" in planned
+    assert "objective.tau, train.lr: 3 or 6 points per cell, with seed 100, by val_rsum" in planned
+    assert "4 x with selected settings, after all 3 or 6 search trials of their cell" in planned
     assert "13 x cnn-bow on shapes" in planned
     for trial in search_trials(grid):
         if trial.shared.objective.name == "con_con":
@@ -128,7 +130,7 @@ def test_a_cell_waits_for_its_own_search_alone(trained_pair: Home, tmp_path: Pat
     assert named == {("con_con", 0), ("sig-ms_cir", 100)}
     assert {trial.seed for trial in grid_state.selected("seed=100")} == {100}
     assert [trial.seed for trial in grid_state.pending("seed=1")] == [1]
-    with pytest.raises(UserError, match="validation chose other values"):
+    with pytest.raises(UserError, match="other values were selected on validation"):
         grid_state.selected("objective=con_con train.lr=0.001 seed=0")
 
 
@@ -148,7 +150,7 @@ def test_a_cell_whose_search_failed_is_named_and_others_go_on(
     assert cell.objective == "sig-ms_cir"
     finish(trained_pair, home, cell.trials[0])
     caption = " ".join(draw(TableRequest("tuned"), home, grid).caption.split())
-    assert caption.endswith("Not shown, since nothing is chosen yet: con_con by cnn-bow on shapes.")
+    assert caption.endswith("Not shown, since no settings are selected yet: con_con by cnn-bow on shapes.")
     assert "Chosen (objective.tau, train.lr): all cells: 1, 0.01." in caption
     assert "Chosen among fewer points: sig-ms_cir 4 (2 failed)." in caption
 

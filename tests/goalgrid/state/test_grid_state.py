@@ -38,7 +38,7 @@ def test_a_run_with_overrides_stands_beside_the_plain_grid(both: Home, verb: Ver
     told = verb("status", "demo", runs=both).stdout
     assert "demo: 2 trials: 2 done" in told
     assert "left the grid" not in told
-    assert f"run with overrides, too: {changed}" in told
+    assert f"also run with overrides: {changed}" in told
     assert "nothing to remove" in verb("prune", "--done", "--yes", runs=both).stdout
 
 
@@ -84,7 +84,7 @@ def test_of_a_grid_that_ran_with_overrides_alone_every_verb_names_that_run(pair:
     for verb, code in {"table": 3, "effects": 3, "figures": 3, "report": 0, "resume": 2}.items():
         finished = goalgrid(verb, "demo", runs=pair.path)
         assert finished.returncode == code
-        advice = f"{'Go on' if verb == 'resume' else 'See it'}: goalgrid {verb} demo@train.epochs=1"
+        advice = f"{'Continue it' if verb == 'resume' else 'Show it'}: goalgrid {verb} demo@train.epochs=1"
         assert f"It was run as demo@train.epochs=1. {advice}\n" in finished.stderr
     assert "warning: grid 'demo' under" in goalgrid("report", "demo", runs=pair.path).stderr
     other = goalgrid("table", "demo", "--set", "train.epochs=3", runs=pair.path)
@@ -92,7 +92,7 @@ def test_of_a_grid_that_ran_with_overrides_alone_every_verb_names_that_run(pair:
 
 
 def test_a_grid_that_never_ran_cannot_be_resumed(tmp_path: Path, verb: Verb) -> None:
-    with pytest.raises(UserError, match=f"'demo' never ran under .*: goalgrid run demo --runs {tmp_path}$"):
+    with pytest.raises(UserError, match=f"'demo' has never run under .*: goalgrid run demo --runs {tmp_path}$"):
         verb("resume", "demo", runs=Home(tmp_path))
     assert list(tmp_path.iterdir()) == []
 

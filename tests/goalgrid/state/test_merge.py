@@ -64,7 +64,7 @@ def test_a_tampered_trial_is_refused(pair: Home, here: Home, verb: Verb, name: s
     place = content.index(b"1", len(content) // 3)
     path.write_bytes(content[:place] + b"2" + content[place + 1 :])
     found = outcomes(verb, pair, here)
-    wrong = "checksum is wrong" if name in ("record.parquet", "best.ckpt") else "is not as its record says"
+    wrong = "checksum is wrong" if name in ("record.parquet", "best.ckpt") else "disagrees with its record"
     assert found["con_con"].startswith("refused: ")
     assert wrong in found["con_con"]
     assert found["sig-ms_cir"] == "taken"
@@ -105,8 +105,10 @@ def test_other_code_other_data_and_another_identity_are_refused(pair: Home, here
     record.write(first.record, rows[0] | {"code_fingerprint": provenance.versioned("0123456789abcdef")})
     record.write(second.record, rows[1] | {"data_fingerprint": "2:other"})
     found = outcomes(verb, pair, here)
-    assert found["con_con"] == "refused: trained with other code than here; --stale takes it, and tables say so"
-    assert found["sig-ms_cir"].startswith("refused: trained on other data than here: 2:other, here 2:")
+    assert (
+        found["con_con"] == "refused: trained with other code than here; with --stale it is taken, and tables mark it"
+    )
+    assert found["sig-ms_cir"].startswith("refused: trained on data that differs from the data here: 2:other, here 2:")
     assert outcomes(verb, pair, here, "--stale")["con_con"] == "taken"
     assert "1 of 1 trials were trained with older code." in " ".join(verb("table", "demo", runs=here).stdout.split())
     changed = json.loads(rows[1]["settings"])
@@ -124,7 +126,7 @@ def test_what_is_done_or_trained_here_stays_and_what_was_cut_off_makes_room(pair
     record.write(first.record, row | {"test_rsum": row["test_rsum"] + 1})
     interrupt(second, epoch=1, step=5)
     kept = first.record.read_bytes()
-    assert outcomes(verb, pair, here) == {"con_con": "kept: done here with other test_rsum", "sig-ms_cir": "taken"}
+    assert outcomes(verb, pair, here) == {"con_con": "kept: done here with different test_rsum", "sig-ms_cir": "taken"}
     assert first.record.read_bytes() == kept
     assert second.state() is State.DONE
     assert [path.name.rpartition("-")[0] for path in here.replaced.iterdir()] == [second.trial_id]
@@ -151,10 +153,10 @@ def test_a_killed_merge_leaves_whole_trials_and_goes_on(pair: Home, here: Home, 
 @pytest.mark.parametrize(
     ("place", "words", "message"),
     [
-        ("nothing", [], "no grid was run under"),
+        ("nothing", [], "no grid has run under"),
         ("runs", ["--grid", "dem"], "unknown grid 'dem' in .* Did you mean 'demo'"),
-        ("runs", ["--runs", "."], "is the runs folder itself"),
-        ("runs", ["--root", "mine=/nowhere"], "no folder /nowhere, which --root names"),
+        ("runs", ["--runs", "."], "is the runs folder to merge into"),
+        ("runs", ["--root", "mine=/nowhere"], "--root: folder /nowhere does not exist"),
         ("runs", ["--root", "shapes=/nowhere"], "data set 'shapes' is generated and needs no root"),
     ],
 )
@@ -206,7 +208,7 @@ def test_nothing_but_regular_files_is_read_or_copied(
     for words in (("--dry-run",), ()):
         told = outcomes(verb, pair, here, *words)
         assert sorted(told.values()) == [
-            f"refused: {name} is {'no regular file' if kind == 'pipe' else 'a link'}", "taken",
+            f"refused: {name} is {'not a regular file' if kind == 'pipe' else 'a link'}", "taken",
         ]  # fmt: skip
     assert [folder.trial_id for folder in here.trials()] == [second.trial_id]
 

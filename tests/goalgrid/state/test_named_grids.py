@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 def test_shared_trials_are_trained_once_and_each_grid_has_its_folder(goalgrid: Goalgrid, folder: Path) -> None:
     grids, runs = ("one.toml", "two.toml"), folder / "runs"
     planned = goalgrid("plan", *grids, runs=runs, folder=folder)
-    assert planned.stdout.endswith("together: 2 trials, 0 done; 1 trial that another grid has, too\n"), planned.stderr
+    assert planned.stdout.endswith("together: 2 trials, 0 done; 1 trial shared between grids\n"), planned.stderr
     run = ("run", *grids, "--only", "seed=0", "--here", "--mlflow-uri", "")
     finished = goalgrid(*run, runs=runs, folder=folder)
     assert finished.returncode == 0, finished.stderr
@@ -68,13 +68,13 @@ def test_a_pattern_stands_for_shipped_grids_and_each_takes_its_own_data(tmp_path
     ("sources", "roots", "said"),
     [
         (["goal-tabel3*"], [], "unknown shipped grid 'goal-tabel3*'"),
-        (["demo", "goal-table3-coco"], ["/c"], "With several grids, say which data set lies there: --root DATASET=DIR"),
+        (["demo", "goal-table3-coco"], ["/c"], "name the data set in that folder: --root DATASET=DIR"),
         (
             ["demo", "goal-table3-coco"],
             ["cocoo=/c"],
             "unknown data set 'cocoo' in --root cocoo=/c. Did you mean 'coco'",
         ),
-        (["one.toml", "other/one.toml"], [], "two grids have the name 'one', and would share a folder of results"),
+        (["one.toml", "other/one.toml"], [], "two grids are both named 'one' and would share one results folder"),
     ],
 )
 def test_grids_that_cannot_be_meant_are_one_message(
@@ -113,7 +113,7 @@ def test_two_grids_in_one_process_each_have_their_own_losses_of_one_name(folder:
 
 def test_a_number_of_seeds_is_said_to_be_one_seed(goalgrid: Goalgrid, folder: Path) -> None:
     planned = goalgrid("plan", "one.toml", "--set", "seeds=5", runs=folder / "runs", folder=folder)
-    assert "note: seeds = 5 is seed 5 alone. 5 seeds: seeds = [0, 1, 2, 3, 4].\n" in planned.stderr
+    assert "note: seeds = 5 means the single seed 5. For 5 seeds: seeds = [0, 1, 2, 3, 4].\n" in planned.stderr
     assert "note:" not in goalgrid("plan", "two.toml", runs=folder / "runs", folder=folder).stderr
 
 
@@ -122,10 +122,11 @@ def test_a_file_called_like_a_shipped_grid_and_a_folder_that_is_not_there_are_sa
     planned = verb("plan", str(tmp_path / "mine.toml"), runs=Home(tmp_path))
     assert planned.stdout.startswith("demo: 15 trials")
     assert (
-        "note: a shipped grid is called demo, too; goalgrid plan, run and resume demo mean that one." in planned.stderr
+        "note: a shipped grid is also called demo; goalgrid plan, run and resume demo use the shipped one."
+        in planned.stderr
     )
     assert (
-        f"note: there is no runs folder {tmp_path / 'none'} yet."
+        f"note: runs folder {tmp_path / 'none'} does not exist yet."
         in verb("status", "demo", runs=Home(tmp_path / "none")).stderr
     )
     assert "note:" not in verb("plan", "demo", runs=Home(tmp_path)).stderr

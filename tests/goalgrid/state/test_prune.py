@@ -135,7 +135,8 @@ def test_a_finished_trial_is_no_rubbish_unless_that_is_asked_for(pair: Home, ver
     shutil.copytree(first.path, pair.replaced / "earlier")
     told = verb("prune", "--yes", runs=pair)
     assert "nothing to remove" in told.stdout
-    assert f"left: 2 finished trials that no grid names; goalgrid prune --done --runs {pair.path}" in told.stdout
+    ask = f"goalgrid prune --done --runs {pair.path}"
+    assert f"left: 2 finished trials of no grid; to remove finished trials, too: {ask}" in told.stdout
     record = first.record.read_bytes()
     assert "removed: 2 of 2" in verb("prune", "--done", "--yes", runs=pair).stderr
     (kept,) = pair.trash.glob(f"*/{first.trial_id}")
@@ -193,7 +194,7 @@ def test_what_others_made_stays_however_it_is_named(pair: Home, verb: Verb) -> N
         os.utime(path.parent, (OLD, OLD))
     told = verb("prune", "--yes", "--done", runs=pair).stdout
     assert "nothing to remove" in told
-    assert "left: trials/my-analysis: it holds no trial; remove it by hand" in told
+    assert "left: trials/my-analysis: it does not contain a trial; remove it by hand" in told
     assert "nothing to remove" in verb("prune", "--yes", "--empty", runs=pair).stdout
     ours = trial / HALF
     ours.write_text("half")

@@ -116,5 +116,5 @@ def test_a_cell_with_a_failed_trial_takes_no_part_until_that_is_done(known: Home
     fail(folder, Failure.BUG, "wrong")
     assert folder.state() is State.FAILED
     said = verb("plan", "demo", *PAIR, *BUDGET, runs=known).stdout
-    assert "competing: sig-ms_cir (3 seeds); left out until its failed trial is done: con_con" in said
+    assert "competing: sig-ms_cir (3 seeds); excluded until their failed trials are done: con_con" in said
     assert "6 trials now" in said

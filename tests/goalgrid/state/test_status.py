@@ -156,13 +156,13 @@ def test_a_trial_at_chance_level_is_collapsed_and_a_trial_that_learns_is_not(pai
     change(first, val_rsum=12.8)  # 2 x (1 + 5 + 10) of 250 images, in percent: chance's own mean
     change(second, val_rsum=230.0)
     told = verb("status", "demo", runs=pair).stdout
-    assert "collapsed: 1 of 2 done perform at chance level on the validation split, where it reaches" in told
+    assert "collapsed: 1 of 2 done perform at chance level on the validation split, where chance reaches" in told
     assert f" an rsum of up to 22: {first.trial_id}\n" in told
     assert told.count("collapsed") == 1
     rows = list(second.rows())
     write_json_lines(second.history, [*rows[:-1], {**rows[-1], "val_chance": 600.0}])
     told = verb("status", "demo", runs=pair).stdout
-    assert "it reaches an rsum of up to 600, the most there is: take more validation images: " in told
+    assert "chance reaches an rsum of up to 600, the maximum: use more validation images: " in told
 
 
 def test_what_a_grid_cannot_show_is_said_with_the_reason_and_no_command_that_would_fail(pair: Home, verb: Verb) -> None:
@@ -172,13 +172,13 @@ def test_what_a_grid_cannot_show_is_said_with_the_reason_and_no_command_that_wou
     with pytest.raises(UserError) as of_one:
         verb("figures", "demo", "attention", "--trial", first, runs=pair)
     assert str(of_one.value).partition(" Trials with")[0].partition(" ")[2].rstrip(".") in str(told.value)
-    with pytest.raises(UserError, match=r"may ask for more: .*evaluate\.datasets=\[\"flickr30k\"\]"):
+    with pytest.raises(UserError, match=r"To add it to \[evaluate\]: .*evaluate\.datasets=\[\"flickr30k\"\]"):
         verb("table", "demo", "--on", "flickr30k", runs=pair)
-    with pytest.raises(UserError, match=r"trains on 'shapes', and shows it without this option"):
+    with pytest.raises(UserError, match=r"trains on 'shapes', which is shown by default; leave this option out"):
         verb("table", "demo", "--on", "shapes", runs=pair)
     with pytest.raises(UserError) as unknown:
         verb("table", "demo", "--on", "flickr9k", runs=pair)
-    assert "may ask for more" not in str(unknown.value)
+    assert "To add it" not in str(unknown.value)
 
 
 def test_a_table_says_where_all_trials_failed_or_no_record_can_be_read(pair: Home, verb: Verb) -> None:
@@ -200,7 +200,7 @@ def test_a_trial_that_has_learnt_nothing_is_collapsed(tmp_path: Path, verb: Verb
     assert list(status.collapsed(grid_state(home))) == [lost.id]
     assert "collapsed: 1 of 1 done perform at chance level" in ran.stderr
     way_out = (
-        "  may help: all negatives at first, as the hardest may draw all vectors to one point: train.warmup_epochs = 1"
+        "  may help: warm up with all negatives, as the hardest may collapse all embeddings: train.warmup_epochs = 1"
     )
     lines = ran.stderr.splitlines()
     named = next(place for place, line in enumerate(lines) if line.endswith(lost.id))
@@ -247,7 +247,7 @@ def test_without_a_grid_all_grids_that_ran_are_listed(pair: Home, tmp_path: Path
     assert told.exit_code == 0
     lines = told.stdout.splitlines()
     assert lines[:2] == ["demo: 2 trials: 2 done", "other: 15 trials: 15 planned"]
-    assert lines[2] == f"more of one: goalgrid status GRID --runs {pair.path}"
+    assert lines[2] == f"details of one grid: goalgrid status GRID --runs {pair.path}"
     content = json.loads(verb("status", "--json", runs=pair).stdout)
     assert {name: {s: n for s, n in states.items() if n} for name, states in content.items()} == {
         "demo": {"done": 2},
@@ -255,7 +255,8 @@ def test_without_a_grid_all_grids_that_ran_are_listed(pair: Home, tmp_path: Path
     }
     empty = verb("status", runs=Home(tmp_path / "none")).stdout
     assert (
-        empty == f"no grid ran under {tmp_path / 'none'} yet. Start one: goalgrid run demo --runs {tmp_path / 'none'}\n"
+        empty
+        == f"no grid has run under {tmp_path / 'none'} yet. Start one: goalgrid run demo --runs {tmp_path / 'none'}\n"
     )
 
 

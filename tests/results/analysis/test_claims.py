@@ -250,7 +250,7 @@ def test_ones_own_trials_stand_beside_the_printed_numbers(goalgrid: Goalgrid, tr
     assert "Did you mean 'unified'?" in goalgrid("claims", "unifid", runs=trained.path).stderr
     alone = goalgrid("claims", "demo", "--set", "objectives=con_con", runs=trained.path)
     assert (alone.returncode, len(alone.stderr.splitlines()), alone.stdout) == (2, 1, "")
-    assert "has no two cells that a sentence of goal, selhn, unified, 2ad compares" in alone.stderr
+    assert "has no two cells that a claim of goal, selhn, unified, 2ad compares" in alone.stderr
     assert goalgrid("claims", "goal", "demo", runs=tmp_path).returncode == 3
 
 

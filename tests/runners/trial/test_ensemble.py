@@ -120,7 +120,7 @@ def test_every_verb_takes_it(runs: Path, goalgrid: Goalgrid) -> None:
         alone.stderr
     )
     of_sets = ("evaluate", "--trial", of_recipe(runs, "cells").trial_id, "--embeddings", str(runs / "sets.npz"))
-    assert "the record of this trial has the same numbers" in goalgrid(*of_sets, runs=runs).stdout
+    assert "the record of this trial matches these numbers" in goalgrid(*of_sets, runs=runs).stdout
     with np.load(runs / "sets.npz") as held:
         assert held["images"].shape[1:] == (4, 16)
         assert held["texts"].shape == (held["text_sizes"].sum(), 16)

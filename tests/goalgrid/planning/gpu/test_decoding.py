@@ -17,4 +17,4 @@ def test_pictures_that_are_here_are_decoded_and_timed(few_pictures: Path) -> Non
 
 def test_without_pictures_a_table_says_it() -> None:
     table = decoding("coco", None, View(512, augmentation="scale-crop"))
-    assert (table.seconds, table.source) == (TABLE["scale-crop"], "pictures of 640 x 480 on an EPYC core")
+    assert (table.seconds, table.source) == (TABLE["scale-crop"], "640 x 480 images on an EPYC core")

@@ -49,10 +49,10 @@ def test_hours_are_those_of_decoding_where_the_gpu_waits_for_pictures(tmp_path: 
     (taken,) = slow.taken.values()
     assert taken.seconds is not None
     assert list(taken.seconds) == [pytest.approx(decoded(1))] * 2
-    assert "decoding: 1 thread gives 323 pictures a second (pictures of 640 x 480" in taken.decoding
-    assert "cores a GPU" in taken.decoding
+    assert "decoding: 1 thread gives 323 images per second (640 x 480 images" in taken.decoding
+    assert "cores per GPU" in taken.decoding
     jobs, threads = taken.feeding
-    assert f"it needs {threads} cores a GPU" in taken.decoding
+    assert f"it needs {threads} cores per GPU" in taken.decoding
     assert slow.feeding == (jobs, math.ceil(threads / jobs))
     fed = cost_of(tmp_path, 0, None, *PIXELS, "resources.cpu=500")
     (other,) = fed.taken.values()
@@ -74,17 +74,17 @@ def test_time_on_the_clock_and_price_are_of_the_grid_as_it_is_packed(tmp_path: P
     cost = cost_of(tmp_path, 2, 4, *PIXELS)
     assert cost.machine is not None
     assert list(cost.machine.clock) == [pytest.approx(decoded(1) / 2)] * 2, "a GPU for each of the two trials"
-    (line,) = (line for line in cost.lines() if "on the clock" in line)
+    (line,) = (line for line in cost.lines() if "wall-clock" in line)
     assert line.startswith("on 2 GPUs and 4 cores: ")
-    assert line.endswith(f", {cost.machine.clock.least * 2 / 3600 * 2:.2g} at 2 an hour")
+    assert line.endswith(f", {cost.machine.clock.least * 2 / 3600 * 2:.2g} at 2 per GPU-hour")
     assert cost_of(tmp_path, 0, None, *PIXELS).machine is None
     cheap = replace(cost, rented=replace(cost.rented, hourly=0.001)).lines()
-    assert sum(line.endswith(", less than 0.01 at 0.001 an hour") for line in cheap) == 2
+    assert sum(line.endswith(", less than 0.01 at 0.001 per GPU-hour") for line in cheap) == 2
     assert (
         replace(cost, rented=replace(cost.rented, hourly=3.6)).rented.price(Span(1, 2000))
-        == ", at most 2 at 3.6 an hour"
+        == ", at most 2 at 3.6 per GPU-hour"
     )
-    with pytest.raises(UserError, match="--gpus and --nodes are of a machine with a GPU"):
+    with pytest.raises(UserError, match="--gpus and --nodes describe a GPU machine"):
         verb("plan", "flickr8k", "--cores", "2", runs=Home(tmp_path))
 
 
@@ -123,8 +123,8 @@ def test_a_recipe_that_does_not_fit_counts_with_the_remedy_that_keeps_its_result
         "  what helps: train.precision=bf16 (another trial): 5.0 GB; train.micro_batch=2 (1.50 x the time): 5.0 GB"
         in lines
     )
-    assert "the total has train.micro_batch=2 for large on coco" in lines
-    assert "in all 0.69 to 1.4 hours of one h100, 2.5 to 5 at 3.6 an hour" in lines
+    assert "the total assumes train.micro_batch=2 for large on coco" in lines
+    assert "in all 0.69 to 1.4 hours of one h100, 2.5 to 5 at 3.6 per GPU-hour" in lines
     assert any(line.startswith("on 2 GPUs: ") for line in lines)
     assert cost.to_dict()["cost"] == Span(2.5, 5.0)
 
@@ -133,7 +133,7 @@ def test_there_is_no_total_where_nothing_that_keeps_the_results_makes_a_recipe_f
     cost = of_recipes(large=[Remedy("train.batch_size=2", 5e9, others=" (another trial)")], huge=[])
     lines = cost.lines()
     assert "no total: no setting that keeps the results makes large on coco or huge on coco fit on h100" in lines
-    assert "all others 17 to 33 minutes of one h100, 1 to 2 at 3.6 an hour" in lines
+    assert "all others 17 to 33 minutes of one h100, 1 to 2 at 3.6 per GPU-hour" in lines
     told = cost.to_dict()
     assert told["without"] == ["large on coco", "huge on coco"]
     assert (told["seconds"], told["clock_seconds"], told["cost"]) == (None, None, None)
