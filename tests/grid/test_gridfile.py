@@ -302,7 +302,10 @@ class TestForms:
             ("seed = [0]\n", "unknown key 'seed'. Did you mean 'seeds'?"),
             ("[resources]\ncpus = 2\n", "unknown key 'cpus' in resources. Did you mean 'cpu'?"),
             ('[data.shapes]\nroot = "/x"\nroots = "/x"\n', "unknown key 'roots' in data.shapes. Did you mean 'root'?"),
-            ("[set]\n'train.lr' = [1, 2]\n", "set.train.lr: it should be a number, a text, true or false; values to"),
+            (
+                "[set]\n'train.lr' = [1, 2]\n",
+                "set.train.lr: it should be a number, a text, true or false; put values to",
+            ),
             ("[set]\n'train.lr' = inf\n", "set.train.lr: it should be finite (got inf)"),
             ("[set]\nepochs = 1\n", "unknown setting 'epochs' in [set]. Did you mean 'train.epochs'?"),
             ("[set]\n'model.image.sise' = 1\n", "Did you mean 'model.image.size'?"),
