@@ -160,7 +160,7 @@ def _of_select(content: GridDocument) -> list[str]:
         elif last in CHOICES or name in PARENTS:
             problems.append(f"select.over: {name} is fixed by the recipe; name two recipes instead")
         others = [place for place, table in places.items() if isinstance(table, dict) and name in table]
-        problems += [f"{place} sets {name}, which [select] also chooses; remove one of the two" for place in others]
+        problems += [f"{place} has {name}, which [select] also chooses; remove one of the two" for place in others]
     return problems
 
 

@@ -137,8 +137,11 @@ def test_a_grid_that_extends_a_search_replaces_what_it_sets_sweeps_or_chooses(tu
         (['select.over={"train.trace_every"=[1]}'], "train.trace_every does not change trial ids"),
         (['select.over={"objective.gamma"=[1]}'], "objective.gamma: none of the grid's objectives has this parameter"),
         (['select.over={"model.image.pool_k"=[1, 2]}'], "model.image.pool_k has no effect in this grid"),
-        (['where=[{objective="con*", set={"train.lr"=1e-3}}]'], r"where\[0\] has train.lr, which \[select\] chooses"),
-        (['exclude=[{"objective.tau"=1}]'], r"exclude\[0\] has objective.tau, which \[select\] chooses"),
+        (
+            ['where=[{objective="con*", set={"train.lr"=1e-3}}]'],
+            r"where\[0\] has train.lr, which .select. also chooses",
+        ),
+        (['exclude=[{"objective.tau"=1}]'], r"exclude\[0\] has objective.tau, which .select. also chooses"),
         (["select.draws=7"], "select.draws: the product has 6 points; leave draws out to try all of them"),
         (["select.over.train.lr={uniform=[0.1,0.2]}"], "select.draws: train.lr is drawn from a range, so say how many"),
         (["select.over.train.lr={uniform=[0.2,0.1]}"], "select.over.train.lr: it should be a list of values, or"),
