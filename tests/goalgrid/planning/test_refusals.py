@@ -64,7 +64,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "more-images-than-there-are": (
         features,
         'recipes=["fc-bow"] dataset.train_images=7',
-        "train split .* has 6 images",
+        "train split .* has only 6 images",
     ),
     "replicas-of-offline-negatives": (
         features,
