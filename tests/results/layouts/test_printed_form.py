@@ -211,7 +211,12 @@ def test_a_number_is_quoted_where_a_paper_prints_it() -> None:
 
 
 PAGE = (Path(__file__).parents[3] / "docs" / "parquet.md").read_text(encoding="utf-8")
-OPTIONAL = {"settings": {"train.lr": 0.1}, "chosen": {"train.lr": 0.1}, "like_best": True}
+OPTIONAL = {
+    "settings": {"train.lr": 0.1},
+    "chosen": {"train.lr": 0.1},
+    "validation": {"search": 100.0},
+    "like_best": True,
+}
 
 
 def documented(section: str) -> dict[str, str]:
