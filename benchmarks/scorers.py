@@ -26,8 +26,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from goalgrid import objectives
+from goalgrid.grid.settings import components
 from goalgrid.grid.settings.scorers import BfanSettings, SafSettings, ScanSettings, ScorerSettings, SgrSettings
-from goalgrid.retrieval.scorers import SCORERS
 from goalgrid.retrieval.scorers.sets import TokenSets
 from tests.retrieval import literal_scorers
 
@@ -54,7 +54,7 @@ class Case:
         torch.set_num_threads(1)
         torch.manual_seed(0)
         self.settings = CASES[name][0]
-        self.scorer = SCORERS[self.settings.kind](self.settings, REGIONS, DIM).train(training)
+        self.scorer = components.loaded(self.settings.network)(self.settings, REGIONS, DIM).train(training)
         shortest, longest = words
         self.lengths = torch.randint(shortest, longest + 1, (batch,))
         self.images = normalize(torch.randn(batch, REGIONS, DIM), dim=2).requires_grad_(training)
