@@ -364,7 +364,7 @@ def dataset(name: str) -> Dataset:
 
 
 def described(name: str) -> Dataset:
-    """Return a shipped data set, or the default description of a user's own, whose protocol is its whole test split.
+    """Return a shipped data set, or a default description of a user's data set: evaluated on its whole test split.
 
     >>> described("coco").protocols, described("mine").protocols
     (['coco-5k', 'coco-5x1k'], ['mine-test'])

@@ -29,7 +29,7 @@ BlockKey = tuple[str, str, Point]
 
 
 class Trial(NamedTuple):
-    """A cell with a seed. All trials of a cell share their settings, since a grid may have a million trials."""
+    """A cell with a seed. The trials of a cell share one settings object, to save memory in large grids."""
 
     id: str
     shared: Shared

@@ -53,6 +53,6 @@ class Fair(Settings):
 
     require: list[Annotated[str, AfterValidator(_rule)]] = Field(
         default=[],
-        description="rules that every cell must meet; otherwise, run and table exit with status 4; goalgrid fair "
-        "GRID shows all rules",
+        description="rules that every cell must meet, or `goalgrid run` and `goalgrid table` exit with status 4; "
+        "`goalgrid fair GRID` lists all rules",
     )

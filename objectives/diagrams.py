@@ -121,7 +121,7 @@ def _open(axes: Axes) -> None:
 
 
 def update_field(name: str = "sig-ms_cir", known: Objectives = OURS, /, **settings: Any) -> Figure:
-    """Draw how an objective moves a triplet at (s_pos, s_neg); a cell moves it by T P+ and -T P-, GOAL Eq. (3).
+    """Draw how an objective moves a triplet at (s_pos, s_neg): GOAL's cells by T P+ and -T P-, Eq. (3).
 
     The step is the negative gradient in the plane of the two similarities, as if they could be moved freely. Arrows
     show its direction, and the shade its length. For a loss, a second panel shows the push on each of many negatives.

@@ -129,7 +129,7 @@ Mined = tuple[Float[Tensor, " b"], Hardest]
 
 
 def mine_similarity(sim: Float[Tensor, "b b"], pairs: BatchPairs, relative: Relative | None) -> Mined:
-    """Mine a score matrix with values of any range. Overwrites the matrix."""
+    """Mine negatives from a score matrix, whose values may have any range. Overwrites the matrix."""
     s_pos = sim.diagonal().clone()
     pairs.prepare(sim)
     return s_pos, Hardest(*(part.view(2, -1) for part in scan(sim, sets_of(relative, s_pos))))

@@ -316,7 +316,7 @@ def _sbatch(text: str) -> tuple[str, str]:
 def command_words(
     launches: Sequence[LaunchFolder], grids: Sequence[Grid], home: Home, only: str, more: Sequence[str] = ()
 ) -> list[str]:
-    """Return the arguments of `goalgrid run` that train these saved launches from any working directory.
+    """Return the arguments of `goalgrid run` that run these saved launches from any working directory.
 
     A launch is named by the digest of its content, so a job runs the saved code even if the runs folder was changed.
     """

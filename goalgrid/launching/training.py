@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class LaunchResult(NamedTuple):
-    """The decisions of a launch, the signal that interrupted it (0: none), and its names in leases.
+    """The decisions of a launch, the signal that interrupted it (0: none), and the names that leases record it by.
 
     How the trials ended is read from the disk.
     """

@@ -57,7 +57,7 @@ class Search:
 
     @property
     def title(self) -> str:
-        """`con_con by fc-bow on flickr8k`."""
+        """The cell in words, `con_con by fc-bow on flickr8k`."""
         first = self.points[0]
         title = f"{first.objective} by {block_title((first.dataset, first.recipe, self.swept))}"
         return f"{title}, {self.number}" if self.number else title

@@ -110,7 +110,7 @@ class Attempt:
         return str(self.ending().get("message", ""))
 
     def step(self) -> int:
-        """Return the number of trained steps, from its outcome or, while it runs, from its lease."""
+        """Return the number of completed training steps: from the outcome, or from the lease of a running attempt."""
         steps = (content.get("step") for content in (self.ending(), self.content()))
         return next((step for step in steps if step and isinstance(step, int)), 0)
 

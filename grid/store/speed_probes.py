@@ -65,6 +65,6 @@ def read(folder: GridFolder) -> list[Probe]:
 
 
 def remember(folder: GridFolder, probes: Iterable[Probe]) -> None:
-    """Store probes, replacing earlier ones of equal recipe and data set; raise a UserError if that fails."""
+    """Store probes, replacing earlier ones with the same recipe and data set; raise a UserError if that fails."""
     by_cell = {(probe.dataset, probe.recipe): probe for probe in [*read(folder), *probes]}
     write_json(folder.probe, [asdict(probe) for probe in by_cell.values()])

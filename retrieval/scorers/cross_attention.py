@@ -85,9 +85,9 @@ def cosines(
     focus: Focus,
     present: Bool[Tensor, "b c"] | None,
 ) -> Float[Tensor, "b q k"]:
-    """cos(q, sum of a_j c_j) = sum of a_j A_j / (|q| sqrt(a' G a)), for k queries of each of q sets and b contexts.
+    """cos(q, sum of a_j c_j) = sum of a_j A_j / (|q| sqrt(a' G a)), for k queries in each of q sets, and b contexts.
 
-    `dots` is A, `of_context` G, `norms` |q|; of the context, all members are present or those that are said.
+    `dots` is A, `of_context` G, `norms` |q|. `present` masks the members of each context; None: all are present.
     """
     count = dots.shape[1] if present is None else present.sum(1)[:, None, None, None]
     weights = focus(attention(dots, sharpness, present), count)

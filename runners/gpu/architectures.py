@@ -49,7 +49,7 @@ def in_architecture(model: ModelSettings, places: Places, *hint: str) -> ModelSe
 
 
 def as_resnext(model: nn.Module) -> None:
-    """Turn a RegNet into a ResNeXt: its first layers, and 32 groups in each grouped convolution."""
+    """Turn a RegNet into a ResNeXt: replace its stem, and use 32 groups in each grouped convolution."""
     for network in [part for part in model.modules() if type(part).__name__ == "RegNetModel"]:
         from transformers import ResNetConfig
         from transformers.models.resnet.modeling_resnet import ResNetEmbeddings

@@ -46,7 +46,7 @@ class Stop:
         return self._asked.is_set()
 
     def asked_everywhere(self) -> bool:
-        """Return whether the file exists, which asks all processes to stop, not only this one."""
+        """Return whether the file that asks all processes to stop exists."""
         return self.request is not None and self.request.exists()
 
     def look(self) -> None:

@@ -65,7 +65,7 @@ class Estimate:
 
     @property
     def trainable(self) -> bool:
-        """Whether it fits, or a remedy that changes no result makes it fit."""
+        """Whether the trial fits, possibly after a remedy that does not change results."""
         return self.fits or self.remedy is not None
 
     @property
