@@ -225,7 +225,7 @@ def _problems(entry: ObjectiveEntry) -> list[str]:
         if not isinstance(parameter, Parameter):
             problems.append(f"{name} = {parameter!r} is not a goalgrid.Parameter(default, meaning)")
         elif name in OF_THE_PROGRAM:
-            problems.append(f"{name} is a parameter that goalgrid adds to objectives; choose another name")
+            problems.append(f"{name} is a parameter that every objective has; choose another name")
         elif parameter.only_with and parameter.only_with[0] not in parameters:
             problems.append(unknown("parameter", parameter.only_with[0], parameters, where=f"in only_with of {name}"))
     return problems

@@ -94,7 +94,7 @@ class Select(Settings):
     grace: Annotated[PositiveInt, Unit("epochs")] = Field(
         default=2,
         description="epochs before a search trial may be stopped; later checks follow at grace x factor, "
-        "grace x factor^2, ...",
+        "grace x factor^2 and so on",
     )
     factor: Annotated[int, Field(ge=2)] = Field(
         default=3, description="asha continues the best 1 / factor of the search trials at each check"

@@ -337,7 +337,7 @@ def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any], know
     except checkpoints.Corrupt as error:
         yield f"its best.ckpt: {str(error).rpartition(': ')[2]}"
     except UserError as error:
-        yield str(error).partition(". Put back")[0]
+        yield str(error).partition(". Restore")[0]
 
 
 def _data_here(cells: Sequence[Any], home: Home) -> dict[str, str]:

@@ -8,6 +8,8 @@ from goalgrid.grid.errors import counted
 from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.splits.problems import Problem
 
+FIRST = "; the first is "
+"""In a problem, what separates the number of shared images from the name of one; records keep the former."""
 PUBLISHED = 0.01
 """Share of images that a published split may have in common with others: people upload photographs twice."""
 REPAIR = {
@@ -41,7 +43,7 @@ def overlaps(
         if shared := sorted(first[one].keys() & first[other].keys(), key=first[one].__getitem__):
             called = (names[one][first[one][shared[0]]], names[other][first[other][shared[0]]])
             which = called[0] if called[0] == called[1] else f"{called[0]}, in {other} {called[1]}"
-            what = f"{one} and {other} share {counted(len(shared), noun)}; the first is {which}"
+            what = f"{one} and {other} share {counted(len(shared), noun)}{FIRST}{which}"
             if published and len(shared) <= PUBLISHED * len(keys[other]):
                 problems[one, other] = Problem(place, what, "This is also so in the published splits.", "remark")
             else:

@@ -220,7 +220,9 @@ class Trainer:
             checkpoints.restore_random_states(state["random"], self.inputs.device)
             before, now = len(others) + 1, self.replicas.count
             if before != now:
-                self.hooks.warn(f"it resumes with resources.replicas = {now} after {before}, so dropout masks differ")
+                self.hooks.warn(
+                    f"it resumes with resources.replicas = {now} (previously {before}), so dropout masks differ"
+                )
         self._keep_threads()
         self.replicas.start(self.learner, others, self.progress.step)
         self.progress.replicas = max(self.progress.replicas, self.replicas.count)

@@ -27,6 +27,7 @@ from goalgrid.retrieval.evaluation import Ranks
 from goalgrid.retrieval.model import DualEncoder
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 from goalgrid.retrieval.published.published_model import start_weights
+from goalgrid.retrieval.splits.equality import FIRST
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.training import checkpoints, training_methods
 from goalgrid.runners.training.embedding import NonFinite, embedded, ranked, ranks_of_test
@@ -292,7 +293,7 @@ class TrialRun:
         """Collect facts about the data for the record, in addition to the environment."""
         noted: dict[str, Any] = {"data_problems": [str(problem) for problem in inputs.content.problems]}
         if leaks := inputs.content.leaks(chooses=True):
-            noted["leaks"] = [[problem.kind, problem.what.partition(", the first is ")[0]] for problem in leaks]
+            noted["leaks"] = [[problem.kind, problem.what.partition(FIRST)[0]] for problem in leaks]
         noted["splits"] = {split: size for split, *size in inputs.content.sizes}
         noted["vocabulary"] = inputs.vocabulary
         if calls := tower_calls(self.settings.dataset, self.settings.model, self.machine.places):

@@ -78,11 +78,11 @@ WRONG = [
     (("gradients", "--trial", "nothing"), "no trial has run"),
     (("diagrams", "infonec"), "Did you mean 'infonce'?"),
     (("data", "where", "flickr8q"), "unknown data set 'flickr8q'. Did you mean 'flickr8k'?"),
-    (("data", "check", "flickr8k"), "Give --root DIR"),
+    (("data", "check", "flickr8k"), "missing option --root DIR: the folder of 'flickr8k'"),
     (("data", "check", "shapes", "--root", "/x"), "--root /x: data set 'shapes' is generated and needs no root"),
     (("data", "check", "../x\x1b[2J", "--root", "."), r"data set '../x\x1b[2J': a name begins with a letter or digit"),
-    (("resume", "demo"), "grid 'demo' never ran"),
-    (("prune", "--done", "--empty"), "one after the other"),
+    (("resume", "demo"), "grid 'demo' has never run"),
+    (("prune", "--done", "--empty"), "run prune once with each"),
     (("data", "check", "flickr8k", "--root", ".", "--workers", "0"), "error: invalid value for '--workers'"),
 ]
 

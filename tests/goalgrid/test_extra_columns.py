@@ -85,7 +85,7 @@ def test_columns_count_in_the_fingerprint_of_a_loss_that_reads_them_alone(tmp_pa
     ("edit", "message"),
     [
         (("weight\n", "wieght\n"), "no column 'weight', which the objective reads; its columns: 'filepath', 'title'"),
-        (("\t1\n", "\tmuch\n"), "pairs.tsv, line 2: column 'weight' holds 'much', not a finite number"),
+        (("\t1\n", "\tmuch\n"), "pairs.tsv, line 2: column 'weight' contains 'much', not a finite number"),
     ],
 )
 def test_plan_names_what_a_column_lacks(edit: tuple[str, str], message: str, verb: Verb, tmp_path: Path) -> None:

@@ -280,7 +280,7 @@ WRONG = {
     "a positional parameter": (MINE.replace("*, tau", "tau, beta"), "mine takes beta, which is not declared; add beta"),
     "a parameter of ours": (
         MINE.replace("tau", "mining"),
-        "mining is a parameter that goalgrid adds to objectives",
+        "mining is a parameter that every objective has",
     ),
     "no Parameter": (MINE.replace('Parameter(10.0, "steepness")', "10.0"), "tau = 10.0 is not a goalgrid.Parameter"),
     "a text without choices": (MINE.replace("10.0", '"steep"'), "a text parameter needs choices"),

@@ -72,7 +72,7 @@ def test_the_order_of_captions_of_different_images_does_not_count() -> None:
 
 def test_other_images_are_refused() -> None:
     vectors = torch.eye(4)
-    with pytest.raises(UserError, match=r"needs COCO's 5,000 test images with 5 captions each.*here are 4 images"):
+    with pytest.raises(UserError, match=r"needs COCO's 5,000 test images with 5 captions each.*the data have 4 images"):
         eccv.metrics(vectors, vectors, np.arange(4))
 
 

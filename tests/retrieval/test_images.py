@@ -133,7 +133,7 @@ def test_an_unreadable_image_is_named(files: list[FileSlice]) -> None:
 def test_a_picture_of_too_many_pixels_is_named_with_the_remedy(tmp_path: Path) -> None:
     file = tmp_path / "huge.png"
     Image.new("1", (14_000, 14_000)).save(file)
-    with pytest.raises(DataError, match=r"image .*huge\.png is too large to be read: .*196000000.* Save it smaller"):
+    with pytest.raises(DataError, match=r"image .*huge\.png is too large to be read: .*196000000.* Save it at a lower"):
         opened(FileSlice(file))
     [problem], _ = look_at([FileSlice(file)])
-    assert "Save it smaller" in str(problem)
+    assert "Save it at a lower resolution" in str(problem)

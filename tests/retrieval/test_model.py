@@ -168,8 +168,8 @@ def test_two_towers_give_the_vectors_that_the_whole_network_compares(kind: str, 
 @every(
     ("recipe", "changes", "message"),
     [
-        ("vse-inf-butd", {"text": {"output": "projected"}}, r"projected needs .* is of the kind 'bert'"),
-        ("clip-tiny", {"text": {"head": "none"}}, r"vectors of 64 values as embeddings, and model\.dim is 16"),
+        ("vse-inf-butd", {"text": {"output": "projected"}}, r"projected needs .*, of model type 'bert', has none"),
+        ("clip-tiny", {"text": {"head": "none"}}, r"vectors of width 64 as embeddings, but model\.dim is 16"),
     ],
 )
 def test_towers_that_do_not_fit_are_named(recipe: str, changes: Any, message: str, places: Places) -> None:

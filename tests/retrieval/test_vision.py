@@ -91,7 +91,9 @@ def test_networks_whose_cells_cannot_be_told_are_refused(output: str, monkeypatc
 def test_only_pooled_output_is_had_of_tokens_that_are_no_square(kind: str, sizes: dict[str, Any]) -> None:
     """Tokens behind the patches, patches that are left out, and a first state that is the mean of the others."""
     settings = backbone(kind, architecture={"model_type": kind, **sizes})
-    with pytest.raises(UserError, match=rf'the cells of a {kind} cannot be told: .* Set model.image.output = "pooled"'):
+    with pytest.raises(
+        UserError, match=rf'grid cells of a {kind} cannot be determined: .* Set model.image.output = "pooled"'
+    ):
         Vision(settings, {})
     assert Vision(settings.model_copy(update={"output": "pooled"}), {}).width == 16
 

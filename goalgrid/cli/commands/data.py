@@ -31,7 +31,7 @@ def where(
         None, "NAME", "A data set listed by `goalgrid datasets`; without it: your own data.", completion.datasets
     ),
 ) -> None:
-    """Show where to get a data set and the expected layout of its folder.
+    """Show where to get a data set, and how its folder must look.
 
     It needs no network. Without NAME, show the accepted layouts for your own data.
     """

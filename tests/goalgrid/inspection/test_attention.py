@@ -159,7 +159,7 @@ def test_examples_are_a_figure_and_a_section_of_the_report(runs: Path, goalgrid:
     for words, message in (
         (
             (),
-            f"Give --trial ID. Trials with examples: {trial_of(runs, 'scan-t2i')}, {trial}, ",
+            f"Trials with examples: {trial_of(runs, 'scan-t2i')}, {trial}, ",
         ),
         (("--trial", trial_of(runs, "fc-bow", 1)), "is planned, not done"),
         (("--trial", trial_of(runs, "scan")), "is an ensemble, which has no weights"),

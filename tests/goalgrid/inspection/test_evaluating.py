@@ -269,7 +269,7 @@ def test_a_published_checkpoint_is_evaluated(verb: Verb, few_pictures: Path, tmp
     for options, said in {
         (scan, *given): "scan looks like SCAN .*Give --as scan",
         (vsepp, "--as", "vsepp", *given): r"reads one vector per image; the images of these data have the shape \(9, ",
-        (scan, "--as", "scan", *given[:2]): "which data",
+        (scan, "--as", "scan", *given[:2]): "missing option --root DATASET=DIR: the data to evaluate on",
         (scan, "--as", "scan", *given[:2], "--root", "shapes=/x"): "--root shapes=/x: data set 'shapes' is generated",
     }.items():
         with pytest.raises(UserError, match=said):

@@ -437,7 +437,7 @@ def test_lent_gpus_that_do_not_work_are_told_before_anything_trains_on_cpus(
     assert without_cuda.type is UserError, "with a torch for CPUs no other node is better"
     assert Home(tmp_path).trials() == []
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
-    with pytest.raises(UserError, match="lends 2 GPUs"):
+    with pytest.raises(UserError, match="Slurm allocated 2 GPUs"):
         verb("run", "demo", *one, runs=Home(tmp_path))
     assert verb("run", "demo", *one, "--set", "resources.gpu=0", runs=Home(tmp_path)).exit_code == 0
 

@@ -228,7 +228,7 @@ class TestAnew:
         assert folder.record.exists()
 
     def test_nothing_is_moved_where_the_launch_is_refused(self, pair: Home, verb: Verb) -> None:
-        with pytest.raises(UserError, match="asks for 999 CPU"):
+        with pytest.raises(UserError, match="a job requests 999 CPU"):
             verb("run", "demo", *PAIR, "--force", "--here", "--set", "resources.cpu=999", runs=pair)
         assert not pair.replaced.exists()
         assert grid_state(pair).counts[State.DONE] == 2
@@ -296,7 +296,7 @@ class TestCosts:
         assert "cost unknown, so not counted" in verb("plan", "demo", *PAIR, runs=home).stdout
         for further in (["--probe"], ["--set", "train.epochs=9"]):
             assert re.search(r"a probe of \d+ steps", verb("plan", "demo", *PAIR, *further, runs=home).stdout)
-        assert "not known" in verb("plan", "demo", *PAIR, "--set", "model.dim=16", runs=home).stdout
+        assert "cost unknown, so not counted" in verb("plan", "demo", *PAIR, "--set", "model.dim=16", runs=home).stdout
         assert home.trials() == []
         (probe,) = speed_probes.read(home.grid("demo"))
         assert 0 < probe.least <= probe.most
@@ -425,7 +425,7 @@ class TestDevice:
         assert 0 < captions.least < captions.most < 0.01 * sum(texts for _, texts in sizes.values())
         assert untrained.seconds is not None
         assert 0 < untrained.seconds.least < untrained.seconds.most
-        (told,) = (line for line in cost.lines() if "is not here" in line)
+        (told,) = (line for line in cost.lines() if "is not on this machine" in line)
         assert told.endswith("captions of 12 words, at most 40 and features of 2048 values per image")
         assert ensemble.seconds is not None
         assert ensemble.need.alone < sum(member.need.alone for member in members)

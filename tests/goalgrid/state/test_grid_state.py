@@ -63,7 +63,7 @@ def test_overrides_that_never_ran_show_the_trials_that_are_done_all_the_same(pai
 def test_a_launch_that_is_refused_saves_nothing(pair: Home, verb: Verb) -> None:
     before = pair.grid("demo").grid.read_bytes()
     refused = (*PAIR, "--set", "seeds=[0,1]", "--set", "resources.cpu=999", "--here")
-    with pytest.raises(UserError, match="asks for 999 CPU"):
+    with pytest.raises(UserError, match="a job requests 999 CPU"):
         verb("run", "demo", *refused, runs=pair)
     assert pair.grid("demo").grid.read_bytes() == before
 

@@ -101,7 +101,7 @@ def test_an_attempt_that_begins_after_it_looked_is_left_alone(littered: Home) ->
 
 def test_a_runs_folder_without_a_grid_is_refused(tmp_path: Path, verb: Verb) -> None:
     fail(Home(tmp_path).trial("one"), Failure.BUG, "wrong")
-    with pytest.raises(UserError, match="all would go"):
+    with pytest.raises(UserError, match="all would be removed"):
         verb("prune", "--yes", runs=Home(tmp_path))
     assert Home(tmp_path).trial("one").path.exists()
 
@@ -110,7 +110,7 @@ def test_a_grid_that_does_not_say_its_trials_is_refused(littered: Home, verb: Ve
     trials, whole = littered.grid("demo").trials, littered.grid("demo").trials.read_bytes()
     for damaged in (None, b"", b"\0" * 90, b"\xff\xfe\n", b"\n\n", whole[:-5]):
         trials.unlink() if damaged is None else trials.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"trials\.txt is missing or damaged. Write it again: goalgrid resume demo"):
+        with pytest.raises(UserError, match=r"trials\.txt is missing or damaged. To rewrite it: goalgrid resume demo"):
             verb("prune", "--yes", "--done", runs=littered)
     assert verb("resume", "demo", "--mlflow-uri", "", runs=littered).exit_code == 0
     assert trials.read_bytes() == whole

@@ -184,11 +184,11 @@ def test_what_a_grid_cannot_show_is_said_with_the_reason_and_no_command_that_wou
 def test_a_table_says_where_all_trials_failed_or_no_record_can_be_read(pair: Home, verb: Verb) -> None:
     for folder in pair.trials():
         folder.record.write_bytes(b"PAR1 cut off")
-    with pytest.raises(NothingDone, match=r"no record can be read \(2 trials: 2 done\)\. Why.*goalgrid status demo"):
+    with pytest.raises(NothingDone, match=r"no record can be read \(2 trials: 2 done\)\. For.* goalgrid status demo"):
         verb("table", "demo", runs=pair)
     for folder in pair.trials():
         fail(folder, Failure.NON_FINITE, "the loss became nan")
-    with pytest.raises(NothingDone, match=r"no trial is done \(2 trials: 2 failed\)\. Why.*goalgrid status demo"):
+    with pytest.raises(NothingDone, match=r"no trial is done \(2 trials: 2 failed\)\. For.* goalgrid status demo"):
         verb("table", "demo", runs=pair)
 
 

@@ -47,7 +47,7 @@ def test_the_recipe_says_its_share_of_a_gpu_and_the_grid_overrules_it() -> None:
 
 
 def test_a_gpu_that_the_grid_asks_for_and_nobody_has_is_an_error() -> None:
-    with pytest.raises(UserError, match=r"resources\.gpu = 0\.5, and there is no GPU\. .*: --set resources\.gpu=0\."):
+    with pytest.raises(UserError, match=r"resources\.gpu = 0\.5, but there is no GPU\. .*: --set resources\.gpu=0\."):
         check_room(jobs("resources.gpu=0.5"), Capacity(({"CPU": 8},)))
     for unasked in (jobs(), jobs("resources.gpu=0"), jobs("resources.replicas=2")):
         check_room(unasked, Capacity(({"CPU": 8},)))
@@ -95,7 +95,7 @@ def test_a_resource_of_ones_own_counts_where_it_is() -> None:
     ):
         check_room(slow, nodes)
     with pytest.raises(
-        UserError, match=r"1 CPU and 1,000,000,000 memory; .* must name resources of nodes in the Ray cluster"
+        UserError, match=r"1 CPU and 1,000,000,000 memory, but .* must name resources of nodes in the Ray cluster"
     ):
         check_room(jobs('resources.custom={"memory" = 1e9}'), nodes)
     check_room(slow, nodes, custom=False)

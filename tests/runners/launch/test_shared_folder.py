@@ -53,7 +53,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_a_damaged_mark_is_named(tmp_path: Path, content: bytes) -> None:
     """An empty mark would be seen on every empty mount point."""
     Home(tmp_path).mark.write_bytes(content)
-    with pytest.raises(UserError, match=r"the mark .*\.goalgrid is damaged. Remove it"):
+    with pytest.raises(UserError, match=r"the mark .*\.goalgrid is damaged. Delete it"):
         shared_folder.mark(Home(tmp_path))
     Home(tmp_path).mark.unlink()
     assert shared_folder.mark(Home(tmp_path))

@@ -77,7 +77,7 @@ def test_the_gradient_of_a_declared_surrogate_is_only_finite(tmp_path: Path) -> 
     declared = text.replace('"mine"', '"mine", surrogate=True')
     gradient = OF_OBJECTIVES["gradient"]
     known = define(tmp_path, text)
-    with pytest.raises(Broken, match=r"If it is meant to differ: @goalgrid.objective\(..., surrogate=True\)"):
+    with pytest.raises(Broken, match=r"If this is intended: @goalgrid.objective\(..., surrogate=True\)"):
         gradient("mine", known)
     assert gradient("mine", define(tmp_path, declared)) == "finite; declared with surrogate=True"
     known = define(tmp_path, declared.replace("* (t.finite", "* float('nan') * (t.finite"))
@@ -406,9 +406,9 @@ def test_an_encoder_is_checked_too(text: str, edit: tuple[str, str], check: str,
 @pytest.mark.parametrize(
     ("decorator", "said"),
     [
-        ("pooling", "Mine.__init__ takes (); it begins with dim"),
-        ("text_encoder", "Mine.__init__ takes (); it begins with words, dim"),
-        ("scorer", "Mine.__init__ takes (); it begins with dim"),
+        ("pooling", "Mine.__init__ takes (); its first arguments must be dim"),
+        ("text_encoder", "Mine.__init__ takes (); its first arguments must be words, dim"),
+        ("scorer", "Mine.__init__ takes (); its first arguments must be dim"),
     ],
 )
 def test_a_module_without_a_constructor_is_told_what_it_takes(decorator: str, said: str, tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ TURNED = {
 OFFLINE = ("candidates", "ranker", "ranker_objective")
 ELSEWHERE = (
     "encoder", "weights", "architecture", "name", "protocol", "val_images", "scorer", "fusion", "pieces", "experts",
+    "call", "trains",
     *OFFLINE,
 )  # fmt: skip
 LATER = (

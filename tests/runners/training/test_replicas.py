@@ -252,8 +252,8 @@ def test_going_on_with_more_or_fewer_replicas_and_from_their_checkpoint(tmp_path
     assert fewer.progress.over
     assert fewer.progress.replicas == 2
     assert [message.partition(":")[0] for message in warned] == [
-        "it resumes with resources.replicas = 2 after 1",
-        "it resumes with resources.replicas = 1 after 2",
+        "it resumes with resources.replicas = 2 (previously 1), so dropout masks differ",
+        "it resumes with resources.replicas = 1 (previously 2), so dropout masks differ",
     ]
 
 

@@ -10,7 +10,7 @@ from goalgrid.planning.gpu.decoding import TABLE, decoding
 
 def test_pictures_that_are_here_are_decoded_and_timed(few_pictures: Path) -> None:
     measured = decoding("few", few_pictures, View(32, augmentation="resized-crop", flip=True))
-    assert measured.source in {f"measured on {count} pictures" for count in (16, 32, 40)}  # of 40 in the training split
+    assert measured.source in {f"measured on {count} images" for count in (16, 32, 40)}  # of 40 in the training split
     assert measured.seconds > 0
     assert measured.rate(3) == pytest.approx(3 * measured.rate(1))
 

@@ -442,7 +442,7 @@ def test_the_allocator_cuts_segments_and_joins_what_is_free() -> None:
 def test_a_card_is_known_by_name_or_by_its_memory() -> None:
     with pytest.raises(UserError, match=r"unknown GPU 'h10' in --device\. Did you mean 'h100'\?"):
         card("h10")
-    with pytest.raises(UserError, match=r"'A100' is sold with more than one memory.* a100-40, a100-80"):
+    with pytest.raises(UserError, match=r"'A100' exists with several memory sizes.* a100-40, a100-80"):
         card("A100")
     work = Work({"float32": [(1e12, 0.0)]}, launches=100)
     least, most = work.seconds(CARDS["h100"])

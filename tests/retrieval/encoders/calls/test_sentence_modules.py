@@ -120,7 +120,7 @@ def test_modules_that_are_not_known_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot be taken from modules\.json: it lists CLIPModel.*output = states"):
         ours(tmp_path, "projected", CAPTIONS)
     (tmp_path / "modules.json").unlink()
-    with pytest.raises(UserError, match=r"or a folder with modules\.json; 'a' is of the kind 'bert' without that"):
+    with pytest.raises(UserError, match=r"or a folder with modules\.json; 'a', of model type 'bert', has none"):
         ours(tmp_path, "projected", CAPTIONS)
 
 
