@@ -224,7 +224,7 @@ def _problems(nodes: Sequence[Mapping[str, Any]], jobs: Sequence[Job]) -> Iterat
             yield str(ray.get(reply))
         except ray.exceptions.RayError as error:
             reason = str(error).strip().splitlines()[-1]
-            yield f"goalgrid cannot run there: {reason}. Install the same version on every node."
+            yield f"the program cannot run there: {reason}. Install the same version on every node."
 
 
 @contextmanager

@@ -64,7 +64,7 @@ def selftest(runs: Path, address: str | None) -> Iterator[str]:
         except (Unmet, subprocess.TimeoutExpired) as unmet:
             problem = f"{unmet}. Its log: {log}, which ends: {_last_line(log)}"
         if problem:
-            advice = f"Do not use {runs} with goalgrid yet: results may be lost. {ADVICE.format(place=place)}"
+            advice = f"Results may be lost in {runs}: do not train there yet. {ADVICE.format(place=place)}"
             raise Unmet(f"{claim}: {problem}\n{advice}")
         yield claim
     shutil.rmtree(place)

@@ -56,6 +56,6 @@ def test_a_folder_without_hard_links_is_refused_in_one_line(tmp_path: Path) -> N
     failed, verdict = finished.stdout.splitlines()
     assert failed.startswith("FAILED  a tiny grid trains here: ")
     assert "its file system has no hard links, which processes need to lock trials" in failed
-    assert verdict.startswith(f"Do not use {tmp_path} with goalgrid yet: results may be lost. ")
+    assert verdict.startswith(f"Results may be lost in {tmp_path}: do not train there yet. ")
     assert "Traceback" not in finished.stderr
     assert [path.name[:9] for path in tmp_path.iterdir()] == ["selftest-"]
