@@ -68,19 +68,7 @@ def check_inputs(
         check_recomputation(training)
     warn_once, check_whole_once = cache(warn), cache(check_whole)
     read = set[Any]()
-    configurations = (
-        (
-            job.machine.reading(settings.dataset.name, settings.objective.columns),
-            settings.dataset,
-            settings.model,
-            settings.train,
-            tuple(classes(settings)),
-            settings.objective.columns,
-        )
-        for job in jobs
-        for settings in job.trials
-    )
-    for machine, dataset, model, train, methods, columns in dict.fromkeys(configurations):
+    for machine, dataset, model, train, methods, columns in _configurations(jobs):
         root, data = machine.root(dataset.name), content_of(dataset, model.image, machine)
         fingerprints[DataKey.of(dataset, model, columns)] = data.fingerprint
         chosen = chooses or train.selection != "last"
@@ -103,6 +91,22 @@ def check_inputs(
             method.check(dataset, root, pairs)
         check_batches(train, captions_of_epoch(dataset, train, pairs.train), machine.resources)
     return tuple(fingerprints.items())
+
+
+def _configurations(jobs: Iterable[Job]) -> Iterable[tuple[Any, ...]]:
+    """Return each combination of machine, data set, model, training, training methods and read columns once."""
+    return dict.fromkeys(
+        (
+            job.machine.reading(settings.dataset.name, settings.objective.columns),
+            settings.dataset,
+            settings.model,
+            settings.train,
+            tuple(classes(settings)),
+            settings.objective.columns,
+        )
+        for job in jobs
+        for settings in job.trials
+    )
 
 
 def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:

@@ -293,7 +293,7 @@ def report(
         "With --serve: the interface to bind; any other than localhost adds a secret path.",
         "ADDRESS",
     ),
-    beside: str | None = flag(None, "--compare", "Add a section: this grid minus GRID, cell by cell.", "GRID"),
+    compare_with: str | None = flag(None, "--compare", "Add a section: this grid minus GRID, cell by cell.", "GRID"),
     other: Home | None = options.OTHER_RUNS,
     examples_of: str = flag("", "--examples", "Add a section: example retrievals and failures of this trial.", "ID"),
 ) -> None:
@@ -312,7 +312,7 @@ def report(
 
     grid = source(grid, paper, home)
     grid_state = GridState.of(recall(grid, home, set_), home, either(only))
-    compared = partial(section, beside, grid, home, other)
+    compared = partial(section, compare_with, grid, home, other)
     if serve:
         from goalgrid.reports import serve as live
 
